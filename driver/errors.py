@@ -21,7 +21,7 @@ class DriverError(click.ClickException):
         self.found = found
         self.rule = rule
         self.fix = fix
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance just as well
         super().__init__("\n".join(part for part in (found, rule, f"Fix: {fix}" if fix else "") if part))
 
 

@@ -1,0 +1,43 @@
+"""Where the chart, the profiles and the trainer lie: in the source tree, or inside the installed package.
+
+From a checkout (or an editable install of one) they are the folders that are edited. A wheel holds copies below
+`driver/bundled`, put there by package_dir in setup.cfg.
+"""
+
+from pathlib import Path
+
+from driver.errors import DriverError
+
+CHART_NAME = "maxtext-multislice"
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def chart_dir() -> Path:
+    """The Helm chart's folder."""
+    return _first_with("Chart.yaml", _PACKAGE.parent / "charts" / CHART_NAME, _PACKAGE / "bundled" / "chart")
+
+
+def values_dir() -> Path:
+    """The folder of the profiles (`tiny.yaml`, `llama3-8b.yaml`, ...)."""
+    return _first_with("tiny.yaml", _PACKAGE.parent / "values", _PACKAGE / "bundled" / "values")
+
+
+def trainer_dir() -> Path:
+    """The folder of what runs on the cluster, with its locks and its Dockerfile: the chart carries it."""
+    return _first_with("train.py", chart_dir() / "files" / "trainer").resolve()
+
+
+def profiles() -> list[str]:
+    """The names of the profiles, without `.yaml`, sorted."""
+    return sorted(path.stem for path in values_dir().glob("*.yaml"))
+
+
+def _first_with(landmark: str, *folders: Path) -> Path:
+    for folder in folders:
+        if (folder / landmark).is_file():
+            return folder
+    raise DriverError(
+        f"The installation of maxtext-multislice is incomplete: {landmark} is not in {' or '.join(map(str, folders))}.",
+        fix="install it again, from the wheel or with `pip install .` in a checkout",
+    )
