@@ -1,9 +1,11 @@
 """Where the chart, the profiles and the trainer lie: in the source tree, or inside the installed package.
 
 From a checkout (or an editable install of one) they are the folders that are edited. A wheel holds copies below
-`driver/bundled`, put there by package_dir in setup.cfg.
+`driver/bundled`, put there by package_dir in setup.cfg. What is fetched or built once per machine is in the user's
+cache folder.
 """
 
+import os
 from pathlib import Path
 
 from driver.errors import DriverError
@@ -31,6 +33,15 @@ def trainer_dir() -> Path:
 def profiles() -> list[str]:
     """The names of the profiles, without `.yaml`, sorted."""
     return sorted(path.stem for path in values_dir().glob("*.yaml"))
+
+
+def cache_dir() -> Path:
+    """Where fetched tools (`bin/helm`, ...) and the trainer's environments are kept; safe to delete. scripts/ use it too.
+
+    $XDG_CACHE_HOME/maxtext-multislice, by default below ~/.cache
+    (https://specifications.freedesktop.org/basedir-spec/latest/).
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / CHART_NAME
 
 
 def _first_with(landmark: str, *folders: Path) -> Path:
