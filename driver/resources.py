@@ -36,7 +36,7 @@ def profiles() -> list[str]:
 
 
 def cache_dir() -> Path:
-    """Where fetched tools (`bin/helm`, ...) and the trainer's environments are kept; safe to delete. scripts/ use it too.
+    """Where fetched tools (`bin/helm`) and the trainer's environments are kept, by scripts/ too; safe to delete.
 
     $XDG_CACHE_HOME/maxtext-multislice, by default below ~/.cache
     (https://specifications.freedesktop.org/basedir-spec/latest/).
