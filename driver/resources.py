@@ -1,8 +1,8 @@
 """Where the chart, the profiles and the trainer lie: in the source tree, or inside the installed package.
 
-From a checkout (or an editable install of one) they are the folders that are edited. A wheel holds copies below
-`driver/bundled`, put there by package_dir in setup.cfg. What is fetched or built once per machine is in the user's
-cache folder.
+The chart has links to the profiles and to the trainer. From a checkout (or an editable install of one) they lead to
+the folders that are edited; a wheel holds the chart, links turned into files, as `driver/bundled`, put there by
+package_dir in setup.cfg. What is fetched or built once per machine is in the user's cache folder.
 """
 
 import os
@@ -17,16 +17,16 @@ _PACKAGE = Path(__file__).resolve().parent
 
 def chart_dir() -> Path:
     """The Helm chart's folder."""
-    return _first_with("Chart.yaml", _PACKAGE.parent / "charts" / CHART_NAME, _PACKAGE / "bundled" / "chart")
+    return _first_with("Chart.yaml", _PACKAGE.parent / "charts" / CHART_NAME, _PACKAGE / "bundled")
 
 
 def values_dir() -> Path:
     """The folder of the profiles (`tiny.yaml`, `llama3-8b.yaml`, ...)."""
-    return _first_with("tiny.yaml", _PACKAGE.parent / "values", _PACKAGE / "bundled" / "values")
+    return _first_with("tiny.yaml", chart_dir() / "files" / "profiles").resolve()
 
 
 def trainer_dir() -> Path:
-    """The folder of what runs on the cluster, with its locks and its Dockerfile: the chart carries it."""
+    """The folder of what runs on the cluster, with its locks and its Dockerfile."""
     return _first_with("train.py", chart_dir() / "files" / "trainer").resolve()
 
 
