@@ -1,0 +1,45 @@
+"""What `train.py --check` reports: MaxText's own validation of the arguments, before anything is started.
+
+Works on the CPU of the machine at hand, in the trainer's environment, with as many CPU devices as the run has chips.
+"""
+
+import contextlib
+import os
+import sys
+from typing import Any
+
+import arguments
+import emulation
+from run import Run, RunFileError
+
+
+def report(run: Run) -> dict[str, Any]:
+    """`{"arguments": {"<slices>": [...]}, "parameters": n, "hostMemoryGib": x}`.
+
+    `hostMemoryGib` is a prediction for one emulated host.
+
+    Raises:
+        RunFileError: MaxText refuses the arguments; in its words.
+    """
+    slices = run.slices.max
+    with contextlib.redirect_stdout(sys.stderr):
+        config = _configuration(run, slices)
+    return {
+        "arguments": {str(n): arguments.argv(run, n, "base.yml") for n in run.slice_counts()},
+        "parameters": emulation.parameters(config),
+        "hostMemoryGib": round(emulation.host_memory_gib(run, config), 2),
+    }
+
+
+def _configuration(run: Run, slices: int) -> Any:
+    os.environ.update(emulation.worker_environment(run) | {"JAX_NUM_CPU_DEVICES": str(run.chips(slices))})
+    os.environ.pop("JAX_CPU_COLLECTIVES_IMPLEMENTATION")  # one process
+    from maxtext.configs import pyconfig
+    from maxtext.utils.globals import MAXTEXT_CONFIGS_DIR
+
+    argv = arguments.argv(run, slices, os.path.join(MAXTEXT_CONFIGS_DIR, "base.yml"))
+    alone = ["skip_jax_distributed_system=true", f"num_slices={slices}", "log_config=false"]
+    try:
+        return pyconfig.initialize([*argv, *alone])
+    except Exception as error:
+        raise RunFileError(f"MaxText refuses the arguments: {' '.join(str(error).split())[:600]}") from error
