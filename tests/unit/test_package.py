@@ -74,7 +74,7 @@ def test_every_dependency_is_imported_and_every_import_is_a_dependency():
     """Names of modules against names of distributions, where they differ."""
     distributions = {"yaml": "pyyaml", "prometheus_client": "prometheus-client"}
     required = set(re.findall(r"^([\w.-]+)", _settings()["options"]["install_requires"], re.MULTILINE))
-    imported = set()
+    imported: set[str] = set()
     for path in (REPOSITORY / "driver").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
