@@ -10,11 +10,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
 import data_arguments
 import emulation
-from run import Argument, Run, RunFileError
+import yaml
+from run import Run, RunFileError
 
 COMPUTED = frozenset(
     {
@@ -32,14 +31,14 @@ COMPUTED = frozenset(
 """Arguments that follow from the run file; a value given by hand is refused."""
 
 
-def maxtext_arguments(run: Run, slices: int) -> dict[str, Argument]:
+def maxtext_arguments(run: Run, slices: int) -> dict[str, object]:
     """MaxText's arguments on `slices` slices; on a TPU and in emulation alike but for `emulation.arguments`.
 
     Raises:
         RunFileError: an argument is one that the trainer computes, or the global batch cannot be kept.
     """
     _refuse_computed(run)
-    arguments: dict[str, Argument] = {**data_arguments.DEFAULTS, **run.maxtext, **_data(run, slices)}
+    arguments: dict[str, object] = {**data_arguments.DEFAULTS, **run.maxtext, **_data(run, slices)}
     arguments |= {
         "run_name": run.name,
         "base_output_directory": run.output_directory,
@@ -59,12 +58,21 @@ def argv(run: Run, slices: int, base_config: str) -> list[str]:
     return ["maxtext.trainers.pre_train.train", base_config, *pairs]
 
 
+def base_config() -> str:
+    """Path of MaxText's own base configuration, which is inside its package."""
+    from maxtext.utils.globals import MAXTEXT_CONFIGS_DIR
+
+    return str(Path(MAXTEXT_CONFIGS_DIR) / "base.yml")
+
+
 def compile_cache(run: Run, slices: int) -> str:
     """One folder for each program that can be compiled: a restart on as many slices finds its executable."""
     if not run.compile_cache_directory:
         return ""
     kind = "cpu" if run.tpu.emulated else run.tpu.type
-    return str(Path(run.compile_cache_directory) / f"maxtext-{run.versions.maxtext}-{kind}-{run.tpu.topology}-x{slices}")
+    return str(
+        Path(run.compile_cache_directory) / f"maxtext-{run.versions.maxtext}-{kind}-{run.tpu.topology}-x{slices}"
+    )
 
 
 def worker_environment(run: Run) -> dict[str, str]:
@@ -119,12 +127,10 @@ def known_keys() -> frozenset[str] | None:
     return frozenset(base) | frozenset(fields)
 
 
-def _data(run: Run, slices: int) -> Mapping[str, Argument]:
+def _data(run: Run, slices: int) -> Mapping[str, object]:
     data = run.data.model_dump(by_alias=True)
     try:
-        return data_arguments.arguments(
-            data, slices=slices, max_slices=run.slices.max, elastic=run.elastic.enabled
-        )
+        return data_arguments.arguments(data, slices=slices, max_slices=run.slices.max, elastic=run.elastic.enabled)
     except ValueError as error:
         raise RunFileError(str(error)) from error
 
@@ -157,7 +163,7 @@ def _unknown(key: str, known: frozenset[str]) -> str:
     return f"job.maxtext.{key}: MaxText has no such argument{hint}"
 
 
-def _text(value: Argument) -> str:
+def _text(value: object) -> str:
     """A value as MaxText and libtpu read it on a command line."""
     if isinstance(value, bool):
         return "true" if value else "false"

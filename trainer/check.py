@@ -35,9 +35,8 @@ def _configuration(run: Run, slices: int) -> Any:
     os.environ.update(emulation.worker_environment(run) | {"JAX_NUM_CPU_DEVICES": str(run.chips(slices))})
     os.environ.pop("JAX_CPU_COLLECTIVES_IMPLEMENTATION")  # one process
     from maxtext.configs import pyconfig
-    from maxtext.utils.globals import MAXTEXT_CONFIGS_DIR
 
-    argv = arguments.argv(run, slices, os.path.join(MAXTEXT_CONFIGS_DIR, "base.yml"))
+    argv = arguments.argv(run, slices, arguments.base_config())
     alone = ["skip_jax_distributed_system=true", f"num_slices={slices}", "log_config=false"]
     try:
         return pyconfig.initialize([*argv, *alone])

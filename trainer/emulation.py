@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from run import Argument, Run
+from run import Run
 
 _PROCESS_GIB = 1.3
 """Resident memory of one worker that imported MaxText and compiled a tiny model (measured 1.0 to 1.3 GB)."""
@@ -30,13 +30,15 @@ def worker_environment(run: Run) -> dict[str, str]:
     }
 
 
-def arguments(run: Run, slices: int) -> dict[str, Argument]:
+def arguments(run: Run, slices: int) -> dict[str, object]:
     """Pure data parallelism between chips, whatever the profile shards: the axes a profile sets are for real chips.
 
     CPU collectives of one program are not ordered between processes, and long runs with FSDP across processes hang
     (docs/emulation.md); with data parallelism there is nothing to reorder.
     """
-    axes = {key: 1 for key in run.maxtext if key.startswith(("ici_", "dcn_")) and key.endswith("_parallelism")}
+    axes: dict[str, object] = {
+        key: 1 for key in run.maxtext if key.startswith(("ici_", "dcn_")) and key.endswith("_parallelism")
+    }
     return axes | {
         "ici_fsdp_parallelism": 1,
         "ici_data_parallelism": run.hosts(1) * run.tpu.chips_per_host,
@@ -44,7 +46,7 @@ def arguments(run: Run, slices: int) -> dict[str, Argument]:
     }
 
 
-def install(slices: int) -> dict[str, Argument]:
+def install(slices: int) -> dict[str, object]:
     """Makes a hybrid mesh possible where every CPU device reports slice 0; to be called before MaxText's main.
 
     jaxlib takes a CPU device's slice from the machine's boot id. Emulated hosts with a boot id of their own for each
@@ -85,9 +87,7 @@ def parameters(config: Any) -> int:
     return config.num_decoder_layers * (attention + mlp) + 2 * config.vocab_size * config.emb_dim
 
 
-def _mesh_by_process(
-    mesh_shape: Sequence[int], dcn_mesh_shape: Sequence[int], devices: Sequence[Any], **_: Any
-) -> Any:
+def _mesh_by_process(mesh_shape: Sequence[int], dcn_mesh_shape: Sequence[int], devices: Sequence[Any], **_: Any) -> Any:
     import numpy as np
 
     slices = math.prod(dcn_mesh_shape)

@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ray.util.metrics import Gauge
-
 import checkpoints
 import metrics
+from ray.util.metrics import Gauge
 from run import Run
 
 Record = dict[str, Any]
@@ -86,7 +85,7 @@ class Reporter:
         """Writes what is pending as one file."""
         if not self._pending:
             return
-        first = min(record.get("step", record.get("start_step", 0)) for record in self._pending)
+        first = min(int(record.get("step", record.get("start_step", 0))) for record in self._pending)
         metrics.write(self._run.progress, self._pending, first, time.time_ns() // 1_000_000)
         self._pending = []
         self._set(last_checkpoint_step=checkpoints.last_complete(self._run.checkpoints))
@@ -94,7 +93,14 @@ class Reporter:
     def _add(self, kind: metrics.Kind, step: int, **values: Any) -> None:
         place = {} if kind == "session" else {"step": step}
         self._pending.append(
-            {"kind": kind, "attempt": self._run.attempt, "session": self._session, **place, "time": time.time(), **values}
+            {
+                "kind": kind,
+                "attempt": self._run.attempt,
+                "session": self._session,
+                **place,
+                "time": time.time(),
+                **values,
+            }
         )
 
     def _set(self, **values: float) -> None:

@@ -7,12 +7,11 @@ all of it must hold before `jax.distributed.initialize`, which Ray calls ahead o
 
 import logging
 import os
-import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from places import Place, check, order
 from ray.exceptions import RayTaskError
 from ray.train.v2.jax import config as ray_jax
 
@@ -20,24 +19,6 @@ logger = logging.getLogger(__name__)
 
 _START_FAILURES = 3
 """Starts of a worker group in a row that may fail in JAX's rendezvous, as when a slice goes while others join."""
-
-
-class Place(NamedTuple):
-    """Where a worker runs, as its TPU environment tells."""
-
-    slice_name: str
-    worker_id: int
-    topology: str
-
-    @property
-    def slice_number(self) -> float:
-        """The number at the end of the slice's name; names without one come last, in text order."""
-        match = re.search(r"(\d+)$", self.slice_name)
-        return int(match[1]) if match else float("inf")
-
-
-class SliceError(RuntimeError):
-    """The workers' TPU environment is not what the run asked for."""
 
 
 @dataclass
@@ -50,32 +31,6 @@ class OrderedJaxConfig(ray_jax.JaxConfig):
     @property
     def backend_cls(self) -> type:
         return _OrderedBackend
-
-
-def order(places: Sequence[Place]) -> list[int]:
-    """Indices of the workers in process order."""
-    return sorted(
-        range(len(places)), key=lambda i: (places[i].slice_number, places[i].slice_name, places[i].worker_id)
-    )
-
-
-def check(places: Sequence[Place], topology: str, hosts_per_slice: int) -> None:
-    """Every slice has all its hosts, each once, and the topology that was asked for.
-
-    Raises:
-        SliceError: instead of the hang that libtpu would make of it.
-    """
-    for place in places:
-        if place.topology and place.topology != topology:
-            raise SliceError(f"slice {place.slice_name} has topology {place.topology}; the run asked for {topology}")
-    for name in sorted({place.slice_name for place in places}):
-        ids = Counter(place.worker_id for place in places if place.slice_name == name)
-        if ids != Counter(range(hosts_per_slice)):
-            raise SliceError(
-                f"slice {name!r} has hosts with TPU_WORKER_ID {sorted(ids.elements())};"
-                f" topology {topology} has hosts 0 to {hosts_per_slice - 1}, each once."
-                " Is TPU_NAME the same on all hosts of one slice and no other?"
-            )
 
 
 class _OrderedBackend(ray_jax._JaxBackend):
@@ -114,10 +69,10 @@ class _Reordered:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._worker_group, name)
 
-    def execute_single(self, index: int, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def execute_single(self, index: int, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return self._worker_group.execute_single(self._indices[index], fn, *args, **kwargs)
 
-    def execute_single_async(self, index: int, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def execute_single_async(self, index: int, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return self._worker_group.execute_single_async(self._indices[index], fn, *args, **kwargs)
 
 

@@ -6,14 +6,14 @@ Everything here is a frozen value. What MaxText is told is computed from it in `
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 Scalar = bool | int | float | str
-Argument = Scalar | list | dict | None
+Argument = Scalar | list[Any] | dict[str, Any] | None
 
 
 class RunFileError(ValueError):

@@ -52,7 +52,7 @@ def train(run: Run) -> int:
                 return 0
             message = fit(run) or _incomplete(run)
             _record_end(run, message)
-    except turn.TurnTimeout as error:
+    except turn.TurnTimeoutError as error:
         return _failed(str(error), 1)
     if message:
         return _failed(message, 1)

@@ -15,7 +15,7 @@ from run import Run
 NAMESPACE = "maxtext-multislice"
 
 
-class TurnTimeout(Exception):
+class TurnTimeoutError(Exception):
     """Another job still trains the run."""
 
 
@@ -31,7 +31,7 @@ def wait(run: Run) -> Iterator[None]:
     """Holds the turn for the run's output folder.
 
     Raises:
-        TurnTimeout: another job held it for longer than the run file allows.
+        TurnTimeoutError: another job held it for longer than the run file allows.
     """
     deadline = time.monotonic() + run.timeouts.previous_job_seconds
     while (turn := _take(run)) is None:
@@ -60,7 +60,7 @@ def _await_release(run: Run, deadline: float) -> None:
         holder = ray.get_actor(_name(run))
         ray.get(holder.forever.remote(), timeout=max(0.0, deadline - time.monotonic()))
     except ray.exceptions.GetTimeoutError as error:
-        raise TurnTimeout(
+        raise TurnTimeoutError(
             f"another job has been training run {run.name} for {run.timeouts.previous_job_seconds:g} s"
             " (job.previousJobTimeoutSeconds): stop that job, or give this one another job.runName"
         ) from error

@@ -13,6 +13,9 @@ EXIT_CODE = 70
 _BACKSTOP_SECONDS = 30.0
 """How much later faulthandler's own thread ends the process if this module's never gets the interpreter lock."""
 
+_STDERR = 2
+"""The process's own standard error: sys.stderr may be an object without a file behind it."""
+
 
 class Watchdog:
     """Counts from its start and from each `beat()`; ends the process when `seconds` pass without one.
@@ -42,14 +45,14 @@ class Watchdog:
     def beat(self) -> None:
         if self._seconds:
             self._deadline = time.monotonic() + self._seconds
-            faulthandler.dump_traceback_later(self._seconds + _BACKSTOP_SECONDS, exit=True, file=sys.__stderr__)
+            faulthandler.dump_traceback_later(self._seconds + _BACKSTOP_SECONDS, exit=True, file=_STDERR)
 
     def _watch(self) -> None:
         while (left := self._deadline - time.monotonic()) > 0:
             if self._stopped.wait(left):
                 return
         print(f"watchdog: no progress for {self._seconds:g} s, ending this worker", file=sys.__stderr__, flush=True)
-        faulthandler.dump_traceback(file=sys.__stderr__)
+        faulthandler.dump_traceback(file=_STDERR)
         try:
             self._before_exit(self._seconds)
         finally:

@@ -1,6 +1,5 @@
 """The training loop of one host: checks the devices, runs MaxText's own main, and tells the truth about its end."""
 
-import os
 from typing import Any
 
 import arguments
@@ -42,12 +41,11 @@ def train(config: dict[str, Any]) -> None:
 def _run_maxtext(run: Run, slices: int) -> None:
     from absl import logging
     from maxtext.trainers.pre_train import train as pre_train
-    from maxtext.utils.globals import MAXTEXT_CONFIGS_DIR
 
     logging.set_verbosity(logging.INFO)  # MaxText tells its steps at this level only
     if run.data.kind == "grain":
         data_iterator.install()
-    argv = arguments.argv(run, slices, os.path.join(MAXTEXT_CONFIGS_DIR, "base.yml"))
+    argv = arguments.argv(run, slices, arguments.base_config())
     if run.tpu.emulated:
         argv += [f"{key}={value}" for key, value in emulation.install(slices).items()]
     try:
