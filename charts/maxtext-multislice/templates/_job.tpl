@@ -21,7 +21,7 @@ clusterSelector:
 submitterPodTemplate:
   metadata:
     labels:
-      app.kubernetes.io/instance: {{ .Release.Name }}
+      app.kubernetes.io/instance: {{ .Release.Name | quote }}
   spec:
     {{- include "maxtext-multislice.podIdentity" . | nindent 4 }}
     restartPolicy: Never

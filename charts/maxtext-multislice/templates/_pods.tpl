@@ -94,7 +94,7 @@ spec:
   terminationGracePeriodSeconds: {{ .Values.worker.terminationGracePeriodSeconds }}
   nodeSelector:
     cloud.google.com/gke-tpu-accelerator: {{ $tpu.gkeAccelerator }}
-    cloud.google.com/gke-tpu-topology: {{ .Values.tpu.topology }}
+    cloud.google.com/gke-tpu-topology: {{ .Values.tpu.topology | quote }}
     {{- if $spot }}
     cloud.google.com/gke-spot: "true"
     {{- end }}
@@ -164,6 +164,9 @@ spec:
 {{- if .Values.network.dranet.enabled -}}
 {{- $_ := set $resources "claims" (list (dict "name" "netdev")) -}}
 {{- end -}}
+{{- range list "requests" "limits" -}}
+{{- $_ := set $resources . (include "maxtext-multislice.withoutNulls" (get $resources .) | fromYaml) -}}
+{{- end -}}
 {{- toYaml $resources -}}
 {{- end -}}
 
@@ -176,7 +179,7 @@ spec:
 {{- $annotations = mustMerge (dict "gke-gcsfuse/volumes" "true") $root.Values.storage.sidecarAnnotations -}}
 {{- end -}}
 labels:
-  app.kubernetes.io/instance: {{ $root.Release.Name }}
+  app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
   {{- with include "maxtext-multislice.strings" $group.labels | fromYaml }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -195,13 +198,13 @@ imagePullSecrets:
 {{- end -}}
 
 {{- define "maxtext-multislice.containerImage" -}}
-image: {{ include "maxtext-multislice.image" . }}
+image: {{ include "maxtext-multislice.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end -}}
 
 {{- define "maxtext-multislice.volumeMounts" -}}
 - name: storage
-  mountPath: {{ .Values.storage.mountPath }}
+  mountPath: {{ .Values.storage.mountPath | quote }}
 - name: dshm
   mountPath: /dev/shm
 {{- end -}}
@@ -222,7 +225,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
     medium: {{ . }}
     {{- end }}
     {{- with $storage.cache.sizeLimit }}
-    sizeLimit: {{ . }}
+    sizeLimit: {{ . | quote }}
     {{- end }}
 - name: storage
   csi:
@@ -237,7 +240,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- else }}
 - name: storage
   hostPath:
-    path: {{ $storage.folder }}
+    path: {{ $storage.folder | quote }}
     type: DirectoryOrCreate
 {{- end }}
 {{- end -}}

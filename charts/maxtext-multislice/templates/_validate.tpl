@@ -102,7 +102,7 @@
 {{- end -}}
 {{- if $odd -}}
 {{- list . "elastic" (printf "elastic.minSlices is %d and tpu.slices is %d, so the run may have %s slices, which do not divide %d. elastic.globalBatch=keep accumulates gradients tpu.slices / n times on n slices: raise elastic.minSlices to %d, change tpu.slices, or set elastic.globalBatch=scale."
-      $min $max (join " or " $odd) $max (ternary $max (div $max 2 | int) (ne (mod $max 2) 0) | max (last $odd | int | add1))) | include "maxtext-multislice.problem" -}}
+      $min $max (join " or " $odd) $max (last $odd | int | add1)) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
 {{- if semverCompare "<2.56.0-0" .Values.rayVersion -}}
@@ -182,7 +182,7 @@ hf_*: data.hf
 {{- $matches := hasSuffix "*" $pattern | ternary (hasPrefix (trimSuffix "*" $pattern) $key) (eq $pattern $key) -}}
 {{- if and $matches (not (kindIs "invalid" $value)) -}}
 {{- list $scope "maxtextArguments" (printf "job.maxtext.%s is set. The trainer computes it%s: remove it from job.maxtext." $key
-      ($instead | ternary (printf " from %s" $instead) "")) | include "maxtext-multislice.problem" -}}
+      (empty $instead | ternary "" (printf " from %s" $instead))) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
