@@ -36,9 +36,8 @@ def arguments(run: Run, slices: int) -> dict[str, object]:
     CPU collectives of one program are not ordered between processes, and long runs with FSDP across processes hang
     (docs/emulation.md); with data parallelism there is nothing to reorder.
     """
-    axes: dict[str, object] = {
-        key: 1 for key in run.maxtext if key.startswith(("ici_", "dcn_")) and key.endswith("_parallelism")
-    }
+    sharded = [key for key in run.maxtext if key.startswith(("ici_", "dcn_")) and key.endswith("_parallelism")]
+    axes: dict[str, object] = dict.fromkeys(sharded, 1)
     return axes | {
         "ici_fsdp_parallelism": 1,
         "ici_data_parallelism": run.hosts(1) * run.tpu.chips_per_host,

@@ -85,7 +85,7 @@ class Reporter:
         """Writes what is pending as one file."""
         if not self._pending:
             return
-        first = min(int(record.get("step", record.get("start_step", 0))) for record in self._pending)
+        first: int = min(record["start_step" if record["kind"] == "session" else "step"] for record in self._pending)
         metrics.write(self._run.progress, self._pending, first, time.time_ns() // 1_000_000)
         self._pending = []
         self._set(last_checkpoint_step=checkpoints.last_complete(self._run.checkpoints))

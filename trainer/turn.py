@@ -19,7 +19,6 @@ class TurnTimeoutError(Exception):
     """Another job still trains the run."""
 
 
-@ray.remote(num_cpus=0)
 class _Turn:
     async def forever(self) -> None:
         """Pending until this actor, and so the job that holds the turn, is gone."""
@@ -50,7 +49,7 @@ def _name(run: Run) -> str:
 def _take(run: Run) -> ray.actor.ActorHandle | None:
     head = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     try:
-        return _Turn.options(name=_name(run), scheduling_strategy=head).remote()
+        return ray.remote(_Turn).options(num_cpus=0, name=_name(run), scheduling_strategy=head).remote()
     except ValueError:  # the name is taken
         return None
 
