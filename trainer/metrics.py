@@ -4,6 +4,7 @@ Standard library only: the trainer writes these records, and status, plots and r
 """
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ GAUGES = {
     "tflops_per_chip": "model TFLOP/s per chip",
     "tokens_per_second_per_chip": "trained tokens per second and chip",
     "slices": "slices that train now",
-    "restarts": "worker groups started in this attempt, less one",
+    "restarts": "worker groups started by this job, less one",
     "last_checkpoint_step": "step of the newest complete checkpoint, -1 for none",
 }
 """Ray gauges, each exported as `ray_maxtext_<name>` with the tags run and attempt."""
@@ -33,11 +34,23 @@ class History:
     sessions: list[dict[str, Any]] = field(default_factory=list)
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
     stalls: list[dict[str, Any]] = field(default_factory=list)
-    end: dict[str, Any] | None = None
+    ends: list[dict[str, Any]] = field(default_factory=list)
 
-    def restarts(self, attempt: int) -> int:
-        """Worker groups of this attempt after its first."""
-        return max(0, sum(session["attempt"] == attempt for session in self.sessions) - 1)
+    @property
+    def end(self) -> dict[str, Any] | None:
+        """How the newest job of the run ended; None while the first one trains."""
+        return self.ends[-1] if self.ends else None
+
+    def restarts(self) -> int:
+        """Worker groups that the newest job started after its first one."""
+        if not self.sessions:
+            return 0
+        return len(self.sessions_since_end(self.sessions[-1]["time"])) - 1
+
+    def sessions_since_end(self, before: float = math.inf) -> list[dict[str, Any]]:
+        """The sessions after the last end before a time (unix seconds): those of one job."""
+        last_end = max((end["time"] for end in self.ends if end["time"] < before), default=-math.inf)
+        return [session for session in self.sessions if session["time"] > last_end]
 
 
 def read(folder: Path) -> History:
@@ -53,7 +66,6 @@ def read(folder: Path) -> History:
 
 def collect(records: Iterable[dict[str, Any]]) -> History:
     history = History()
-    end = None
     for record in sorted(records, key=lambda r: r["time"]):
         match record["kind"]:
             case "step":
@@ -67,14 +79,14 @@ def collect(records: Iterable[dict[str, Any]]) -> History:
             case "stall":
                 history.stalls.append(record)
             case "end":
-                end = record
+                history.ends.append(record)
     return History(
         dict(sorted(history.steps.items())),
         dict(sorted(history.evals.items())),
         history.sessions,
         history.checkpoints,
         history.stalls,
-        end,
+        history.ends,
     )
 
 

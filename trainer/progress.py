@@ -33,8 +33,8 @@ class Reporter:
         for gauge in self._gauges.values():
             gauge.set_default_tags(tags)
         history = metrics.read(run.progress)
-        self._restarts = sum(session["attempt"] == run.attempt for session in history.sessions)
-        self._session = self._restarts + 1
+        self._restarts = len(history.sessions_since_end())
+        self._session = sum(session["attempt"] == run.attempt for session in history.sessions) + 1
 
     def start(self) -> None:
         """Tells that the group is about to train; written at once, because restarts are counted from it."""

@@ -1,7 +1,7 @@
 """Progress records, written and read back."""
 
 import pytest
-from metrics import read, write
+from metrics import collect, read, write
 
 
 def step(number, time, loss=1.0, attempt=1):
@@ -22,12 +22,15 @@ def test_a_step_trained_again_counts_once_by_its_newest_record(tmp_path):
     assert read(tmp_path).steps[5]["loss"] == 2.0
 
 
-def test_restarts_are_counted_in_an_attempt(tmp_path):
-    sessions = [
-        {"kind": "session", "attempt": a, "session": s, "time": float(a * 10 + s)} for a, s in ((1, 1), (2, 1), (2, 2))
+def test_restarts_are_those_of_the_newest_job(tmp_path):
+    records = [
+        *({"kind": "session", "attempt": 1, "session": s, "time": t} for s, t in ((1, 1.0), (2, 2.0), (3, 5.0))),
+        *({"kind": "end", "attempt": 1, "time": t, "succeeded": t > 5} for t in (4.0, 6.0)),
     ]
-    write(tmp_path, sessions, 0, 1)
-    assert (read(tmp_path).restarts(1), read(tmp_path).restarts(2), read(tmp_path).restarts(3)) == (0, 1, 0)
+    history = collect(records)
+    assert history.restarts() == 0
+    assert history.end["succeeded"]
+    assert collect(records[:2]).restarts() == 1
 
 
 def test_a_run_that_has_not_begun_has_no_history(tmp_path):
