@@ -31,7 +31,7 @@ def install() -> None:
     _replace(grain_data_processing, "ElasticIterator", _resizable_iterator)
     _replace(grain_data_processing, "find_data_files", _sorted_files)
     _replace(input_pipeline_interface, "make_grain_train_iterator", _checked_training_data)
-    _replace(input_pipeline_interface, "make_grain_eval_iterator", _batched_evaluation_data)
+    _replace(input_pipeline_interface, "make_grain_eval_iterator", _evaluation_data)
     _replace(data_loader, "loader_exception_guard", _errors_stay_errors)
     _replace(multihost_dataloading, "_cleanup_orphaned_multiprocessing_processes", _no_cleanup)
 
@@ -144,26 +144,31 @@ def _check_enough(examples: int, config: Any) -> None:
     max_logging.log(f"Training data: {one_pass} sequences, of which this run reads {needed / one_pass:.3g} passes")
 
 
-def _batched_evaluation_data(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Evaluation starts from the first example each time and has no place to keep, so it takes the ordinary iterator.
+def _evaluation_data(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Evaluation starts from the first example each time and has no place to keep, so it takes the ordinary iterator."""
 
-    With grain_use_elastic_iterator MaxText 0.2.5 leaves batching to the elastic iterator, and then makes none for
-    evaluation: the model would get single examples.
+    def make_for_evaluation(config: Any, mesh: Any, processes: list[int]) -> Any:
+        return make(_EvaluationConfig(config), mesh, processes)
+
+    return make_for_evaluation
+
+
+class _EvaluationConfig:
+    """MaxText's configuration as it is, but for two answers that MaxText 0.2.5 takes from training by mistake.
+
+    With grain_use_elastic_iterator it leaves batching to the elastic iterator, which evaluation does not get: the model
+    would be given single examples. And it reads batches of the training's size, gradient accumulation included, of
+    which the evaluation step drops all but one evaluation batch: half of the held-out data would be skipped.
     """
-
-    def make_batched(config: Any, mesh: Any, processes: list[int]) -> Any:
-        return make(_WithoutElasticIterator(config), mesh, processes)
-
-    return make_batched
-
-
-class _WithoutElasticIterator:
-    """MaxText's configuration as it is, but for one answer."""
 
     grain_use_elastic_iterator = False
 
     def __init__(self, config: Any) -> None:
         self._config = config
+
+    @property
+    def global_batch_size_to_load(self) -> int:
+        return int(self._config.global_batch_size_to_load_eval)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._config, name)
