@@ -221,12 +221,8 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- /* GCS FUSE takes a volume of this name for its cache; without one it fills the boot disk. */}}
 - name: gke-gcsfuse-cache
   emptyDir:
-    {{- with $storage.cache.medium }}
-    medium: {{ . }}
-    {{- end }}
-    {{- with $storage.cache.sizeLimit }}
-    sizeLimit: {{ . | quote }}
-    {{- end }}
+    {{- $cache := pick $storage.cache (empty $storage.cache.medium | ternary "" "medium") (empty $storage.cache.sizeLimit | ternary "" "sizeLimit") }}
+    {{- toYaml $cache | nindent 4 }}
 - name: storage
   csi:
     driver: gcsfuse.csi.storage.gke.io

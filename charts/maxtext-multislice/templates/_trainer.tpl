@@ -11,6 +11,7 @@
 - emulation.py
 - turn.py
 - ranks.py
+- places.py
 - worker.py
 - data_iterator.py
 - watchdog.py

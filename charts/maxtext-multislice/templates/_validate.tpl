@@ -68,13 +68,26 @@
 {{- $ways := get $row.topologies $tpu.topology -}}
 {{- if not $ways -}}
 {{- list . "tpuShape" (printf "tpu.topology is %s, which %s does not have. Set tpu.topology to one of %s, or another tpu.type."
-      $tpu.topology $tpu.type (keys $row.topologies | sortAlpha | join ", ")) | include "maxtext-multislice.problem" -}}
+      $tpu.topology $tpu.type (include "maxtext-multislice.topologies" $row)) | include "maxtext-multislice.problem" -}}
 {{- else if $tpu.chipsPerHost -}}
 {{- if not (has (int $tpu.chipsPerHost | toString) (toStrings $ways)) -}}
 {{- list . "tpuShape" (printf "tpu.chipsPerHost is %d, and %s %s has hosts of %s chips. Set tpu.chipsPerHost to that, or leave it out."
       (int $tpu.chipsPerHost) $tpu.type $tpu.topology (join " or " $ways)) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* A type's topologies, the smallest first. */}}
+{{- define "maxtext-multislice.topologies" -}}
+{{- $sorted := list -}}
+{{- range $topology, $ways := .topologies -}}
+{{- $chips := 1 -}}
+{{- range splitList "x" $topology -}}
+{{- $chips = mul $chips (int .) -}}
+{{- end -}}
+{{- $sorted = append $sorted (printf "%06d %s" $chips $topology) -}}
+{{- end -}}
+{{- regexReplaceAll "[0-9]{6} " (sortAlpha $sorted | join ", ") "" -}}
 {{- end -}}
 
 {{- define "maxtext-multislice.rule.slices" -}}
@@ -236,17 +249,52 @@ hf_*: data.hf
 {{- end -}}
 {{- end -}}
 
+{{/* What trainer/data_arguments.py would refuse once the run has started. */}}
 {{- define "maxtext-multislice.rule.data" -}}
 {{- $data := .Values.data -}}
-{{- if and (ne $data.kind "synthetic") (not $data.tokenizer.path) -}}
-{{- list . "data" (printf "data.kind is %s and data.tokenizer.path is empty. Real text needs a tokenizer: set data.tokenizer.path (`driver data prepare` makes one)."
-      $data.kind) | include "maxtext-multislice.problem" -}}
+{{- $found := list -}}
+{{- if ne $data.kind "synthetic" -}}
+{{- if not $data.tokenizer.path -}}
+{{- $found = printf "data.kind is %s and data.tokenizer.path is empty. Real text needs a tokenizer: set data.tokenizer.path (`driver data prepare` makes one)." $data.kind | append $found -}}
 {{- end -}}
-{{- if and (eq $data.kind "grain") (not $data.trainFiles) -}}
-{{- list . "data" "data.kind is grain and data.trainFiles is empty. Set data.trainFiles to a file pattern below storage.mountPath." | include "maxtext-multislice.problem" -}}
+{{- if and $data.evalEverySteps (not $data.evalSteps) -}}
+{{- $found = printf "data.evalEverySteps is %d and data.evalSteps is 0. An evaluation reads a fixed number of batches: set data.evalSteps to 1 or more." (int $data.evalEverySteps) | append $found -}}
 {{- end -}}
-{{- if and (eq $data.kind "hf") (not $data.hf.path) -}}
-{{- list . "data" "data.kind is hf and data.hf.path is empty. Set data.hf.path to a data set on the Hugging Face hub." | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if eq $data.kind "grain" -}}
+{{- if not $data.trainFiles -}}
+{{- $found = append $found "data.kind is grain and data.trainFiles is empty. Set data.trainFiles to a file pattern below storage.mountPath." -}}
+{{- end -}}
+{{- if and $data.evalEverySteps (not $data.evalFiles) -}}
+{{- $found = printf "data.evalEverySteps is %d and data.evalFiles is empty. Set data.evalFiles, or data.evalEverySteps=0." (int $data.evalEverySteps) | append $found -}}
+{{- end -}}
+{{- else if eq $data.kind "hf" -}}
+{{- if not $data.hf.path -}}
+{{- $found = append $found "data.kind is hf and data.hf.path is empty. Set data.hf.path to a data set on the Hugging Face hub." -}}
+{{- end -}}
+{{- if not (has $data.tokenizer.type (list "" "huggingface")) -}}
+{{- $found = printf "data.kind is hf and data.tokenizer.type is %s. Its pipeline reads Hugging Face tokenizers only: set data.tokenizer.type=huggingface." $data.tokenizer.type | append $found -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.elastic.enabled (ne $data.kind "synthetic") -}}
+{{- $lost := "Then the place in the data is lost when the number of slices changes" -}}
+{{- if eq $data.kind "hf" -}}
+{{- $found = printf "elastic.enabled is true and data.kind is hf. %s: set data.kind=grain." $lost | append $found -}}
+{{- else -}}
+{{- if ne $data.fileType "arrayrecord" -}}
+{{- $found = printf "elastic.enabled is true and data.fileType is %s. %s: set data.fileType=arrayrecord." $data.fileType $lost | append $found -}}
+{{- end -}}
+{{- if $data.packing -}}
+{{- $found = printf "elastic.enabled is true and data.packing is true. %s: set data.packing=false." $lost | append $found -}}
+{{- end -}}
+{{- if contains ";" $data.trainFiles -}}
+{{- $found = printf "elastic.enabled is true and data.trainFiles is a mixture (it has a `;`). %s: name one pattern." $lost | append $found -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $scope := . -}}
+{{- range $found -}}
+{{- list $scope "data" . | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
 
