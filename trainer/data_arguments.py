@@ -33,7 +33,7 @@ DEFAULTS: Mapping[str, object] = {
     "grain_worker_count": 0,
     "grain_worker_count_eval": 0,
 }
-"""Arguments of the input pipeline with a better value than MaxText's own; a run's `maxtext` section may replace them."""
+"""Arguments with a better value than MaxText's own; a run's `maxtext` section may replace them."""
 
 
 def arguments(data: Mapping[str, Any], *, slices: int, max_slices: int, elastic: bool) -> dict[str, object]:
@@ -179,7 +179,7 @@ def _obstacles(data: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(
             (
                 "data.packing is true",
-                "set data.packing: false (`driver data prepare` writes sequences of full length, which need no packing)",
+                "set data.packing: false (what `driver data prepare` writes needs no packing)",
             )
         )
     if ";" in data["trainFiles"]:

@@ -1,4 +1,4 @@
-"""Makes MaxText's Grain input pipeline keep its place when the number of hosts changes, and say what is wrong with data.
+"""Makes MaxText's Grain pipeline keep its place when the number of hosts changes, and say what is wrong with data.
 
 `install()` replaces a few names in MaxText's modules, each for the reason given where it is done. It is called in the
 training process after `import maxtext` and before MaxText's main. Tested with the versions in TESTED;
@@ -8,8 +8,8 @@ tests/local/test_data_resume.py shows what it is for.
 import contextlib
 import importlib.metadata
 import json
-import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 TESTED = {"maxtext": "0.2.5", "grain": "0.2.18"}
@@ -63,7 +63,7 @@ def _resizable_iterator(elastic_iterator: type) -> type:
     if missing:
         raise RuntimeError(f"grain's ElasticIterator has no {', '.join(missing)}: {_versions()}")
 
-    class ResizableIterator(elastic_iterator):  # type: ignore[misc]
+    class ResizableIterator(elastic_iterator):
         _parent = None  # MaxText asks when it closes, and Grain's own answer is an AssertionError
 
         def __init__(self, dataset: Any, *arguments: Any, **options: Any) -> None:
@@ -107,11 +107,10 @@ def check_manifest(files: str, config: Any) -> None:
     config: MaxText's, of which max_target_length, vocab_size and tokenize_train_data are read.
     Raises ValueError: JAX itself clamps token ids that are out of range, and MaxText cuts sequences off, in silence.
     """
-    path = os.path.join(os.path.dirname(files), MANIFEST)
-    if not os.path.isfile(path):
+    path = Path(files).parent / MANIFEST
+    if not path.is_file():
         return
-    with open(path, encoding="utf-8") as file:
-        manifest = json.load(file)
+    manifest = json.loads(path.read_text())
     length, vocabulary = manifest["sequenceLength"], manifest["vocabularySize"]
     if config.max_target_length < length:
         raise ValueError(
@@ -134,8 +133,8 @@ def _check_enough(examples: int, config: Any) -> None:
     one_pass = examples // config.num_epoch
     if examples < needed:
         raise ValueError(
-            f"{config.grain_train_files}: {one_pass} sequences, read data.epochs = {config.num_epoch} times, end before "
-            f"the run does: job.steps = {config.steps} of {config.global_batch_size_to_load} sequences each need "
+            f"{config.grain_train_files}: {one_pass} sequences, read {config.num_epoch} times (data.epochs), end before "
+            f"the run does: {config.steps} steps (job.steps) of {config.global_batch_size_to_load} sequences read "
             f"{needed}. Fix: data.epochs: 0 (as many passes as needed), or job.steps: "
             f"{examples // config.global_batch_size_to_load}."
         )
@@ -145,7 +144,7 @@ def _check_enough(examples: int, config: Any) -> None:
 
 
 def _evaluation_data(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Evaluation starts from the first example each time and has no place to keep, so it takes the ordinary iterator."""
+    """Evaluation starts from the first example each time: without a place to keep, it takes the ordinary iterator."""
 
     def make_for_evaluation(config: Any, mesh: Any, processes: list[int]) -> Any:
         return make(_EvaluationConfig(config), mesh, processes)

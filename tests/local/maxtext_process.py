@@ -1,8 +1,8 @@
 """One MaxText training process on the CPU, without Ray: `python maxtext_process.py REQUEST.json RANK`.
 
 REQUEST.json: {"arguments": {MaxText argument: value}, "processes": 2, "port": 12345, "losses": "losses-{rank}.jsonl"}
-Each line of the losses file: {"kind": "train"|"eval", "step": 7, "loss": 2.34567}. (MaxText's log rounds to 3 digits, and
-its own metrics_file is emptied by each evaluation.)
+Each line of the losses file: {"kind": "train" or "eval", "step": 7, "loss": 2.34567}. (MaxText's log rounds to three
+digits, and its own metrics_file is emptied by each evaluation.)
 """
 
 import json
