@@ -1,5 +1,6 @@
 """Renders the chart with the real Helm, for the tests beside this file."""
 
+import json
 import os
 import re
 import shutil
@@ -86,7 +87,7 @@ def template(
         command += ["--values", "-"]
     for assignment in sets:
         command += ["--set", assignment]
-    documents = yaml.safe_load_all(helm(*command, stdin=yaml.safe_dump(values or {})))
+    documents = yaml.safe_load_all(helm(*command, stdin=json.dumps(values or {})))
     return Release({document["kind"]: document for document in documents if document})
 
 

@@ -62,7 +62,9 @@ def _closed(schema: Any) -> Any:
     """The schema with no fields but the named ones, and with OpenAPI's own words in JSON schema's."""
     if not isinstance(schema, dict):
         return schema
-    result = {key: _closed(value) if key in ("items", "additionalProperties") else value for key, value in schema.items()}
+    result = {
+        key: _closed(value) if key in ("items", "additionalProperties") else value for key, value in schema.items()
+    }
     if "properties" in schema:
         result["properties"] = {name: _closed(value) for name, value in schema["properties"].items()}
         if not schema.get("x-kubernetes-preserve-unknown-fields"):

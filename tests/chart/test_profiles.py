@@ -82,7 +82,9 @@ def test_a_misspelt_field_is_found(schema_location):
         _assert_valid(release, schema_location)
 
 
-@pytest.mark.parametrize("path", [path for path in PROFILES if not path.stem.startswith("tutorial-")], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in PROFILES if not path.stem.startswith("tutorial-")], ids=lambda p: p.stem
+)
 def test_our_profiles_break_no_rule_and_keep_checkpoints(path):
     release = template(path, sets=["storage.bucket=my-bucket"])
     assert release.run["guardsAllowed"] == []
