@@ -1,0 +1,106 @@
+"""`driver local`: the chart's run on emulated slices on this machine."""
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from driver import output
+from driver.local import report, training
+from driver.local.preemption import Event, parse_give_back, parse_preemption
+from driver.values import Values, find_file
+
+
+class _Event(click.ParamType[Event]):
+    def __init__(self, metavar: str, parse: Callable[[str], Event]) -> None:
+        self.name = metavar
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Event:
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command("local")
+@click.option(
+    "-f", "--values", "files", multiple=True, metavar="FILE", help="Values file, or a profile's name; repeatable."
+)
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Sets a value of the chart; repeatable.")
+@click.option("--set-string", "texts", multiple=True, metavar="KEY=VALUE", help="The same, always as text.")
+@click.option("--slices", type=click.IntRange(min=1), help="Slices [the profile's].")
+@click.option(
+    "--hosts", type=click.IntRange(min=1), help="Hosts per slice, of the profile's chips each [the profile's]."
+)
+@click.option("--steps", type=click.IntRange(min=1), help="Steps to train [the profile's].")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="The folder that stands in for the bucket; the run's own is in it.",
+)
+@click.option(
+    "--preempt",
+    "preemptions",
+    multiple=True,
+    type=_Event("SLICE@STEP[:SIGNAL]", parse_preemption),
+    help="Takes a slice away after a step: KILL (default), the machine vanishes; TERM, as a Spot VM goes. Repeatable.",
+)
+@click.option(
+    "--give-back",
+    "give_backs",
+    multiple=True,
+    type=_Event("SLICE@STEP", parse_give_back),
+    help="Brings a slice back after a step; repeatable.",
+)
+@click.option("--keep", is_flag=True, help="Leaves the emulated cluster up after the job, until Ctrl-C.")
+@click.option(
+    "--trainer-python",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Python of an environment with Ray and MaxText [one that is made on first use].",
+)
+@click.option("--dashboard-port", type=click.IntRange(1024, 65535), help="Port of Ray's dashboard [a free one].")
+@output.output_option
+def command(
+    files: tuple[str, ...],
+    sets: tuple[str, ...],
+    texts: tuple[str, ...],
+    preemptions: tuple[Event, ...],
+    give_backs: tuple[Event, ...],
+    **options: Any,
+) -> int:
+    """Trains on emulated TPU slices on this machine: the same chart, trainer and Ray as on GKE, with CPU devices in the
+    place of TPU chips. The exit code is the job's.
+
+    \b
+    driver local -f tiny
+    driver local -f tiny --set elastic.enabled=true --preempt 1@20 --give-back 1@40
+    """
+    values = Values(tuple(find_file(file) for file in files), sets, texts)
+    request = training.Request(values, events=(*preemptions, *give_backs), **options)
+    return 0 if training.train(request, output.stderr(), _tell_result) else 1
+
+
+def _tell_result(facts: Mapping[str, Any]) -> None:
+    if output.as_json():
+        output.print_json(facts)
+    else:
+        report.summary(facts, output.stdout(), _next_command(facts))
+
+
+def _next_command(facts: Mapping[str, Any]) -> str:
+    """This command again, with what is worth trying next."""
+    if not facts["succeeded"]:
+        return ""
+    if facts["slicesMin"] == facts["slicesMax"] > 1:
+        third = facts["steps"] // 3
+        more = ["--set", f"elastic.enabled=true,job.runName={facts['run']}-elastic"]
+        more += ["--preempt", f"1@{third}", "--give-back", f"1@{2 * third}"]
+    else:
+        more = ["--steps", str(2 * facts["steps"])]
+    return shlex.join(["driver", *sys.argv[1:], *more])

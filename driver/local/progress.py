@@ -1,0 +1,179 @@
+"""How a local run is getting on: its Ray gauges, and what they look like in a terminal and in a log."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from driver.local import dashboard
+from driver.local.hosts import State
+
+_PREFIX = "ray_maxtext_"
+_LINE_SECONDS = 10.0
+_COLOURS = {State.READY: "green", State.QUEUED: "yellow", State.STARTING: "yellow", State.LEAVING: "yellow"}
+
+
+def read_gauges(metrics_ports: Iterable[int]) -> dict[str, float]:
+    """The run's gauges by name without their prefix (`step`, `loss`, ...; docs/progress.md), empty before the first.
+
+    One host reports for all. Ray drops a gauge two seconds after it was last heard of, so for that long a group of
+    workers that has ended may still be seen beside the one that took its place: the newer one counts.
+    """
+    found = [gauges for port in metrics_ports if (gauges := _parse(dashboard.text(f"http://127.0.0.1:{port}/metrics")))]
+    return max(found, key=lambda gauges: (gauges.get("restarts", 0), gauges.get("step", -1)), default={})
+
+
+@dataclass
+class View:
+    """What is shown. phase: a few words. slices: that of its least ready host. said: the job's last line."""
+
+    run: Mapping[str, Any]
+    phase: str
+    slices: Mapping[int, State] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    said: str = ""
+
+    @property
+    def step(self) -> int:
+        """The last step that was trained, -1 for none."""
+        return int(self.gauges.get("step", -1))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What the remaining steps take if they take as long as the last one."""
+        seconds = self.gauges.get("step_seconds")
+        return None if seconds is None or self.step < 0 else seconds * (self.run["steps"] - 1 - self.step)
+
+    def numbers(self) -> str:
+        """The gauges in a line."""
+        formats = {
+            "loss": "loss {:.3f}",
+            "step_seconds": "{:.3f} s/step",
+            "tflops_per_chip": "{:.3f} TFLOP/s",
+            "tokens_per_second_per_chip": "{:,.0f} tokens/s per chip",
+        }
+        parts = [shape.format(self.gauges[name]) for name, shape in formats.items() if name in self.gauges]
+        if self.gauges.get("last_checkpoint_step", -1) >= 0:
+            parts.append(f"checkpoint {self.gauges['last_checkpoint_step']:.0f}")
+        if self.gauges.get("restarts"):
+            parts.append(f"restarts {self.gauges['restarts']:.0f}")
+        return "  ".join(parts)
+
+
+class Display(Protocol):
+    """Where a run's progress goes, as a context."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def tell(self, text: str) -> None:
+        """Something happened, once."""
+
+    def show(self, view: View) -> None:
+        """How it is now; called about twice a second."""
+
+
+def display(console: Console) -> Display:
+    """A block of lines that is redrawn in place in a terminal, plain lines elsewhere."""
+    return _Terminal(console) if console.is_terminal else _Lines(console)
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3:07 min`, `1:02:03 h`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}:{minutes:02}:{rest:02} h"
+    return f"{minutes}:{rest:02} min" if minutes else f"{rest} s"
+
+
+class _Terminal:
+    def __init__(self, console: Console) -> None:
+        self._begun = time.monotonic()
+        self._live = Live(console=console, refresh_per_second=4, transient=True)
+        self._spinner = Spinner("dots", style="cyan")
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._live.__exit__(*error)
+
+    def tell(self, text: str) -> None:
+        self._live.console.print(Text.assemble((f"{time.strftime('%H:%M:%S')}  ", "dim"), text))
+
+    def show(self, view: View) -> None:
+        self._live.update(self._block(view))
+
+    def _block(self, view: View) -> RenderableType:
+        self._spinner.update(text=Text.assemble((view.phase, "bold"), (f"  {self._elapsed()}", "dim")))
+        rows: list[RenderableType] = [Text(), self._spinner]
+        if view.step >= 0:
+            line = Table.grid(padding=(0, 2))
+            left = view.seconds_left
+            line.add_row(
+                ProgressBar(total=view.run["steps"], completed=view.step + 1, width=40),
+                f"step {view.step} of {view.run['steps'] - 1}",
+                Text(f"{duration(left)} left" if left is not None else "", "dim"),
+            )
+            rows += [line, Text(view.numbers())]
+        elif view.said:
+            rows.append(Text(view.said, "dim", no_wrap=True, overflow="ellipsis"))
+        slices = Text("slices")
+        for number, state in sorted(view.slices.items()):
+            slices.append("  ● ", _COLOURS.get(state, "red")).append(f"{number} {state.value}")
+        rows.append(slices)
+        return Group(*rows)
+
+    def _elapsed(self) -> str:
+        return duration(time.monotonic() - self._begun)
+
+
+class _Lines:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._begun = time.monotonic()
+        self._said_at = 0.0
+        self._phase, self._step = "", -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def tell(self, text: str) -> None:
+        elapsed = duration(time.monotonic() - self._begun)
+        self._console.print(f"[{elapsed:>9}] {text}", markup=False, soft_wrap=True)
+        self._said_at = time.monotonic()
+
+    def show(self, view: View) -> None:
+        if view.phase != self._phase:
+            self._phase = view.phase
+            self.tell(view.phase)
+        if view.step != self._step and time.monotonic() - self._said_at >= _LINE_SECONDS:
+            self._step = view.step
+            self.tell(f"step {view.step} of {view.run['steps'] - 1}  {view.numbers()}")
+
+
+def _parse(text: str) -> dict[str, float]:
+    """A host exports some thousand lines; only the run's are parsed."""
+    lines = "\n".join(line for line in text.splitlines() if _PREFIX in line)
+    return {
+        sample.name.removeprefix(_PREFIX): sample.value
+        for family in text_string_to_metric_families(lines + "\n")
+        for sample in family.samples
+    }
