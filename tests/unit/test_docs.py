@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import metrics
 import pytest
@@ -33,7 +34,7 @@ def test_every_key_of_the_run_file_is_documented():
 def test_every_gauge_and_kind_of_record_is_documented():
     text = (REPOSITORY / "docs" / "progress.md").read_text()
     assert [name for name in metrics.GAUGES if f"`ray_maxtext_{name}`" not in text] == []
-    assert [kind for kind in metrics.Kind.__args__ if f"| `{kind}` |" not in text] == []
+    assert [kind for kind in get_args(metrics.Kind) if f"| `{kind}` |" not in text] == []
 
 
 def _keys(model: type[BaseModel], above: str = "") -> list[str]:
