@@ -1,4 +1,4 @@
-"""Reads Ray's dashboard: the nodes of the cluster and the state of a job. Standard HTTP, never through a proxy."""
+"""Reads Ray's dashboard: the nodes of the cluster and the state of a job. Plain HTTP, never through a proxy."""
 
 import json
 import urllib.request
@@ -21,30 +21,35 @@ class JobState:
         return self.status in ("STOPPED", "SUCCEEDED", "FAILED")
 
 
-def nodes(dashboard: str) -> list[dict[str, Any]]:
-    """The nodes that Ray knows, dead ones too; none while the dashboard does not answer."""
-    answer = _get(f"{dashboard}/api/v0/nodes?detail=1&limit=10000")
-    return list(answer["data"]["result"]["result"]) if answer and answer.get("result") else []
+@dataclass(frozen=True)
+class Dashboard:
+    """The dashboard of a cluster that asks for a token."""
+
+    address: str
+    token: str
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes that Ray knows, dead ones too; none while the dashboard does not answer."""
+        answer = self._get("/api/v0/nodes?detail=1&limit=10000")
+        return list(answer["data"]["result"]["result"]) if answer and answer.get("result") else []
+
+    def job_state(self, submission_id: str) -> JobState | None:
+        """The state of a job, or None while the dashboard does not answer."""
+        answer = self._get(f"/api/jobs/{submission_id}")
+        return JobState(answer["status"], answer.get("message") or "") if answer else None
+
+    def _get(self, path: str) -> dict[str, Any] | None:
+        try:
+            answer = json.loads(text(self.address + path, {"Authorization": f"Bearer {self.token}"}))
+        except ValueError:
+            return None
+        return answer if isinstance(answer, dict) else None
 
 
-def job_state(dashboard: str, submission_id: str) -> JobState | None:
-    """The state of a job, or None while the dashboard does not answer."""
-    answer = _get(f"{dashboard}/api/jobs/{submission_id}")
-    return JobState(answer["status"], answer.get("message") or "") if answer else None
-
-
-def text(url: str) -> str:
+def text(url: str, headers: dict[str, str] | None = None) -> str:
     """What an address answers, or nothing when it does not."""
     try:
-        with _DIRECTLY.open(url, timeout=_TIMEOUT_SECONDS) as answer:
+        with _DIRECTLY.open(urllib.request.Request(url, headers=headers or {}), timeout=_TIMEOUT_SECONDS) as answer:
             return bytes(answer.read()).decode(errors="replace")
-    except (OSError, ValueError):
+    except OSError:
         return ""
-
-
-def _get(url: str) -> dict[str, Any] | None:
-    try:
-        answer = json.loads(text(url))
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from driver.chart import Rendering
-from driver.local import dashboard, progress
+from driver.local import progress
 from driver.local.dashboard import JobState
 from driver.local.hosts import Hosts, State
 from driver.local.job import Job
@@ -73,7 +73,7 @@ class Follower:
         return kept
 
     def _tick(self) -> JobState | None:
-        for host in self._hosts.advance(dashboard.nodes(self._hosts.dashboard)):
+        for host in self._hosts.advance(self._hosts.dashboard.nodes()):
             self._tell(f"{host.name} ended by itself and is started again")
         self.view.slices = self._hosts.states()
         if self._job is None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from driver.errors import DriverError
+from driver.local.dashboard import Dashboard
 from driver.local.machine import DIES_WITH_PARENT, ENTER_HOST, environment, free_ports, namespace_command
 
 # Raylets on busy cores need more than Ray's 30 s; several of them measure one machine's memory, and each would kill
@@ -95,18 +96,18 @@ class Hosts:
         self.folder, self.python, self.tpu = folder, python, tpu
         self._namespaces = namespace_command()
         self._gcs_port, free_port, client_port = free_ports(3)
-        self.dashboard_port = dashboard_port or free_port
+        port = dashboard_port or free_port
+        # Without a token whoever reaches one of Ray's ports may run code as this user. Left unset, Ray 2.60 wants one
+        # or not by whether the user's home holds one.
+        self.dashboard = Dashboard(f"http://127.0.0.1:{port}", secrets.token_hex(16))
+        self.authentication = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.dashboard.token}
         # Ray takes nodes with one address for one machine, and replaces 127.0.0.1 by the machine's outer address.
         self._network = f"127.{random.randint(1, 254)}.{random.randint(0, 254)}"
         options = ["--head", f"--port={self._gcs_port}", f"--ray-client-server-port={client_port}", "--num-cpus=1"]
-        options += ["--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={self.dashboard_port}"]
-        self.head = Host("head", None, f"{self._network}.1", environment(python, _RAY_SETTINGS), options)
+        options += ["--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={port}"]
+        environ = environment(python, _RAY_SETTINGS | self.authentication)
+        self.head = Host("head", None, f"{self._network}.1", environ, options)
         self.slices: dict[int, list[Host]] = {}
-
-    @property
-    def dashboard(self) -> str:
-        """The address of Ray's dashboard and jobs API."""
-        return f"http://127.0.0.1:{self.dashboard_port}"
 
     def all(self) -> list[Host]:
         """The head and every host that was ever wanted."""
@@ -123,6 +124,7 @@ class Hosts:
         for worker_id in range(per_slice):
             environ = {
                 **_RAY_SETTINGS,
+                **self.authentication,
                 "RAY_ADDRESS": f"{self.head.address}:{self._gcs_port}",
                 "TPU_NAME": f"slice-{number}",
                 "TPU_WORKER_ID": str(worker_id),

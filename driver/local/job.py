@@ -9,7 +9,7 @@ import yaml
 
 from driver.chart import Rendering
 from driver.errors import DriverError
-from driver.local.dashboard import JobState, job_state
+from driver.local.dashboard import JobState
 from driver.local.hosts import Hosts
 from driver.local.machine import DIES_WITH_PARENT, environment
 
@@ -24,13 +24,13 @@ class Job:
         self._hosts, self._id = hosts, submission_id
         runtime_env = yaml.safe_load(rendering.job["runtimeEnvYAML"])
         runtime_env.pop("working_dir", None)  # the pod's folder; here it is `work`
-        ray = [str(hosts.python.parent / "ray"), "job", "submit", "--no-wait", "--address", hosts.dashboard]
+        ray = [str(hosts.python.parent / "ray"), "job", "submit", "--no-wait", "--address", hosts.dashboard.address]
         ray += ["--submission-id", submission_id, "--working-dir", str(work)]
         ray += ["--runtime-env-json", json.dumps(runtime_env), "--", *shlex.split(rendering.job["entrypoint"])]
         self._submission = subprocess.Popen(
             [*DIES_WITH_PARENT, *ray],
             cwd=work,
-            env=environment(hosts.python),
+            env=environment(hosts.python, hosts.authentication),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -45,7 +45,7 @@ class Job:
         if self._submission.returncode != 0:
             said = self._submission.stdout.read().strip().splitlines() if self._submission.stdout else []
             raise DriverError(f"Ray did not accept the job: {said[-1] if said else 'it said nothing'}")
-        return job_state(self._hosts.dashboard, self._id)
+        return self._hosts.dashboard.job_state(self._id)
 
     @property
     def log(self) -> Path:

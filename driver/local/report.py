@@ -106,48 +106,47 @@ def summary(facts: Mapping[str, Any], console: Console, next_command: str) -> No
 
 
 def _draw(history: Any, events: Sequence[Mapping[str, Any]], run: Mapping[str, Any], path: Path) -> Path:
-    """Loss over steps above, tokens per second of all chips over time below, with slices and restarts marked."""
+    """Loss over steps above, throughput and slices over time below; dotted where a group of workers started, dashed
+    where a slice was taken or given."""
     records = list(history.steps.values())
-    chips_per_slice = run["tpu"]["hostsPerSlice"] * run["tpu"]["chipsPerHost"]
-    start = min(record["time"] for record in records)
-    minutes = [(record["time"] - start) / 60 for record in records]
+    first = min(record["time"] for record in records)
+    unit, seconds = ("minutes", 60) if records[-1]["time"] - first > 600 else ("seconds", 1)
+    times = [(record["time"] - first) / seconds for record in records]
+    timed = [(record["time"] - first) / seconds for record in records if "tokens_per_second_per_chip" in record]
     figure = Figure(figsize=(9, 6), layout="constrained")
     loss, rate = figure.subplots(2, 1)
-    loss.plot(
-        list(history.steps),
-        [record.get("loss") for record in records],
-        color="tab:blue",
-        linewidth=1.2,
-        label="training",
-    )
+
+    loss.plot(list(history.steps), [record.get("loss") for record in records], color="tab:blue", label="training")
     if history.evals:
-        loss.plot(
-            list(history.evals),
-            [e["loss"] for e in history.evals.values()],
-            "o",
-            color="tab:orange",
-            label="evaluation",
-        )
+        evals = [record["loss"] for record in history.evals.values()]
+        loss.plot(list(history.evals), evals, "o", color="tab:orange", label="evaluation")
         loss.legend(frameon=False)
-    loss.set(title=f"{run['name']}: {run['tpu']['type']} {run['tpu']['topology']}", xlabel="step", ylabel="loss")
-    tokens = [
-        record.get("tokens_per_second_per_chip", float("nan")) * record["slices"] * chips_per_slice
-        for record in records
-    ]
-    rate.plot(minutes, tokens, color="tab:green", linewidth=0.8)
-    rate.set(xlabel="minutes since the first step", ylabel="tokens/s, all chips", ylim=(0, None))
+    loss.set(title=f"Run {run['name']}", xlabel="step", ylabel="loss")
+
+    rate.plot(timed, _throughput(records, run["tpu"]), color="tab:green", linewidth=1)
+    rate.set(xlabel=f"{unit} since the first step", ylabel="tokens/s, all chips", ylim=(0, None))
     slices = rate.twinx()
-    slices.step(minutes, [record["slices"] for record in records], where="post", color="tab:gray", alpha=0.6)
+    slices.step(times, [record["slices"] for record in records], where="post", color="tab:gray", alpha=0.6)
     slices.set(ylabel="slices", ylim=(0, run["slices"]["max"] + 0.5), yticks=range(run["slices"]["max"] + 1))
     for session in history.sessions[1:]:
-        loss.axvline(session["start_step"], color="tab:gray", linestyle=":", linewidth=1)
-        rate.axvline((session["time"] - start) / 60, color="tab:gray", linestyle=":", linewidth=1)
+        loss.axvline(session["start_step"], color="tab:gray", linestyle=":")
+        rate.axvline((session["time"] - first) / seconds, color="tab:gray", linestyle=":")
     for event in events:
-        if event["time"] < start:
-            continue
-        rate.axvline((event["time"] - start) / 60, color="tab:red", linestyle="--", linewidth=0.8)
+        if event["time"] >= first:
+            rate.axvline((event["time"] - first) / seconds, color="tab:red", linestyle="--", linewidth=0.8)
     figure.savefig(path, dpi=110)
     return path
+
+
+def _throughput(records: Sequence[Mapping[str, Any]], tpu: Mapping[str, Any]) -> list[float]:
+    """Tokens per second of all chips; the median of five steps, because the two around a checkpoint share its time."""
+    chips = tpu["hostsPerSlice"] * tpu["chipsPerHost"]
+    single = [
+        record["tokens_per_second_per_chip"] * record["slices"] * chips
+        for record in records
+        if "tokens_per_second_per_chip" in record
+    ]
+    return [statistics.median(single[max(0, at - 2) : at + 3]) for at in range(len(single))]
 
 
 def _median(records: Sequence[Mapping[str, Any]], key: str) -> float | None:

@@ -128,7 +128,7 @@ def _follow(follower: Follower, logs: Path) -> Any:
         follower.save_logs(logs, everything=False)
         raise DriverError(
             f"Interrupted at step {step}." if step >= 0 else "Interrupted before the first step.",
-            fix="the same command goes on from the last checkpoint",
+            fix="the same command goes on from the last checkpoint" if step >= 0 else "",
         ) from None
     except DriverError as error:
         kept = follower.save_logs(logs, everything=True)
@@ -172,7 +172,8 @@ def _compare_versions(run: Mapping[str, Any], here: Mapping[str, str], console: 
 
 
 def _keep(hosts: Hosts, console: Console) -> None:
-    console.print(f"\nThe cluster is kept: dashboard {hosts.dashboard}, until Ctrl-C.")
+    console.print(f"\nThe cluster is kept until Ctrl-C. Ray's dashboard: {hosts.dashboard.address}")
+    console.print(f"It asks for this token: {hosts.dashboard.token}")
     with contextlib.suppress(KeyboardInterrupt):
         signal.pause()
 
