@@ -24,11 +24,11 @@ class Request:
 
     sources: Sequence[str]
     out: str
-    tokenizer: str
-    sequenceLength: int  # noqa: N815  # the names are those of the request's JSON
-    evalFraction: float  # noqa: N815
-    seed: int
-    replace: bool
+    tokenizer: str = "byte"
+    sequenceLength: int = 256  # noqa: N815  # the names are those of the request's JSON
+    evalFraction: float = 0.05  # noqa: N815
+    seed: int = 0
+    replace: bool = False
     suffixes: Sequence[str] | None = None
     without: Sequence[str] = field(default=("__pycache__",))
 

@@ -133,9 +133,9 @@ def _check_enough(examples: int, config: Any) -> None:
     one_pass = examples // config.num_epoch
     if examples < needed:
         raise ValueError(
-            f"{config.grain_train_files}: {one_pass} sequences, read {config.num_epoch} times (data.epochs), end before "
-            f"the run does: {config.steps} steps (job.steps) of {config.global_batch_size_to_load} sequences read "
-            f"{needed}. Fix: data.epochs: 0 (as many passes as needed), or job.steps: "
+            f"{config.grain_train_files}: {one_pass} sequences, read {config.num_epoch} times (data.epochs), end "
+            f"before the run does: {config.steps} steps (job.steps) of {config.global_batch_size_to_load} sequences "
+            f"read {needed}. Fix: data.epochs: 0 (as many passes as needed), or job.steps: "
             f"{examples // config.global_batch_size_to_load}."
         )
     from maxtext.utils import max_logging
