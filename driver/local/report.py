@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from driver.local.progress import duration
 
@@ -100,8 +101,8 @@ def summary(facts: Mapping[str, Any], console: Console, next_command: str) -> No
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(*row)
+    for label, text in rows:
+        table.add_row(label, Text(text))  # as it stands: paths and commands may have brackets
     console.print(table)
 
 
