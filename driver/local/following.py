@@ -33,6 +33,7 @@ class Follower:
         self._rehearsal = Rehearsal(events, hosts, rendering.worker_pod, self._tell)
         self._submission_id = f"{rendering.run['name']}-{secrets.token_hex(3)}"
         self._job: Job | None = None
+        self._reporting = False  # whether a group of workers is up
         self._slices = rendering.run["slices"]["max"]
 
     @property
@@ -93,21 +94,25 @@ class Follower:
             self._job = Job(self._hosts, self._rendering, self._work, self._submission_id)
 
     def _see(self, gauges: Mapping[str, float]) -> None:
-        """Keeps the last gauges while there are none, as between two groups of workers."""
+        """Keeps what was last seen while there is nothing new, as between two groups of workers."""
         before = self.view.gauges
+        self._reporting = bool(gauges)
         if gauges.get("restarts", 0) > before.get("restarts", 0):
-            slices, step = gauges["slices"], gauges.get("last_checkpoint_step", -1) + 1
-            self._tell(
-                f"the workers start again on {slices:.0f} {'slice' if slices == 1 else 'slices'} from step {step:.0f}"
-            )
-        self.view.gauges = gauges or before
+            slices, step = gauges.get("slices", 0), gauges.get("last_checkpoint_step", -1) + 1
+            on = f"{slices:.0f} {'slice' if slices == 1 else 'slices'}"
+            self._tell(f"the workers start again on {on} from step {step:.0f}")
+            self.view.gauges = gauges
+        else:
+            self.view.gauges = {**before, **gauges}
 
     def _phase(self, state: JobState | None) -> str:
         if state is None:
             return "Submitting the job"
-        if self.view.step >= 0:
-            return "Training" if self.view.step < self.view.run["steps"] - 1 else "Saving the last checkpoint"
-        return "Loading MaxText and compiling" if self.view.gauges else "Waiting for the workers"
+        if not self._reporting:
+            return "Waiting for the workers" + (" to start again" if self.view.gauges else "")
+        if self.view.step < 0:
+            return "Loading MaxText and compiling"
+        return "Training" if self.view.step < self.view.run["steps"] - 1 else "Saving the last checkpoint"
 
     def _tell(self, text: str) -> None:
         self.happened.append({"time": time.time(), "text": text})
