@@ -1,9 +1,13 @@
-"""The run file's `data` section as MaxText arguments, and the rules that it must keep. Pure: no JAX, no files.
+"""The run file's `data` section: as MaxText arguments, the rules that it must keep, and whether its files fit the run.
 
-What the input pipeline does with them, and what of it has to be mended, is in data_iterator.py.
+Needs neither JAX nor MaxText, so that the head and the driver can ask before anything is started. What the input
+pipeline does with the arguments, and what of it has to be mended, is in data_iterator.py.
 """
 
+import glob
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 KINDS = ("synthetic", "grain", "hf")
@@ -14,6 +18,9 @@ HUB_PREFIX = "hf://"
 
 ENDLESS = 1_000_000
 """Passes over the data where the steps say when to stop. (MaxText wants a number; Grain would take None.)"""
+
+MANIFEST = "dataset.json"
+"""What `driver data prepare` writes beside the files: the sequence length, the vocabulary size and more."""
 
 OWNED = frozenset(
     {
@@ -83,6 +90,66 @@ def arguments(data: Mapping[str, Any], *, slices: int, max_slices: int, elastic:
         # MaxText lays all passes out in memory before the first step, so "as many as needed" cannot be had here.
         "num_epoch": data["epochs"] or 1,
     }
+
+
+def check_files(data: Mapping[str, Any], maxtext: Mapping[str, Any]) -> None:
+    """Looks whether the files are there, and whether they fit the model as far as `maxtext`, the run's own, tells.
+
+    Only what is below a mounted path is looked at. Raises ValueError; on a worker the same mistake would be tried as
+    often as failures are allowed.
+    """
+    if data["kind"] == "synthetic":
+        return
+    if data["kind"] == "grain":
+        for key in ("trainFiles", "evalFiles") if data["evalEverySteps"] else ("trainFiles",):
+            for pattern in data[key].split(";"):
+                pattern = pattern.rpartition(",")[0] or pattern  # of a mixture: PATTERN,WEIGHT
+                _require(
+                    "://" in pattern or bool(glob.glob(pattern)),  # noqa: PTH207  # as MaxText does
+                    f"data.{key} is {pattern}, and no file matches it",
+                    "it is a pattern of files below storage.mountPath",
+                    "copy the data there, or correct the pattern",
+                )
+        check_manifest(
+            data["trainFiles"], maxtext.get("max_target_length"), maxtext.get("vocab_size"), bool(data["tokenized"])
+        )
+    tokenizer = data["tokenizer"]["path"]
+    _require(
+        not tokenizer.startswith("/") or Path(tokenizer).exists(),
+        f"data.tokenizer.path is {tokenizer}, which does not exist",
+        "it is below storage.mountPath, or hf://ORGANISATION/NAME on the hub",
+        "copy the tokenizer there, or correct the path",
+    )
+
+
+def check_manifest(files: str, sequence_length: int | None, vocab_size: int | None, tokenized: bool) -> None:
+    """Compares what `driver data prepare` noted beside the files with the model; without a note nothing is checked.
+
+    Raises ValueError: MaxText cuts longer sequences off and JAX clamps token ids that are out of range, in silence.
+    """
+    path = Path(files).parent / MANIFEST
+    if not path.is_file():
+        return
+    manifest = json.loads(path.read_text())
+    length, vocabulary = manifest["sequenceLength"], manifest["vocabularySize"]
+    _require(
+        tokenized,
+        f"{path} says that the records hold token ids, and data.tokenized is false",
+        "MaxText would look for text",
+        "set data.tokenized: true",
+    )
+    _require(
+        sequence_length is None or sequence_length >= length,
+        f"{path}: sequences have {length} tokens, and the model reads {sequence_length}",
+        "the rest of each would be lost",
+        f"set job.maxtext.max_target_length: {length}, or prepare the data with --sequence-length {sequence_length}",
+    )
+    _require(
+        vocab_size is None or vocab_size >= vocabulary,
+        f"{path}: the tokenizer has {vocabulary} token ids, and the model {vocab_size}",
+        "the model needs one for each",
+        f"set job.maxtext.vocab_size: {-(-vocabulary // 128) * 128}, or take the tokenizer that belongs to the model",
+    )
 
 
 def resizable(data: Mapping[str, Any]) -> bool:

@@ -128,7 +128,7 @@ def split(documents: Sequence[Document], fraction: float) -> Split:
 def cut_end(text: str, fraction: float) -> tuple[str, str]:
     """A text and its end: the last `fraction` of its characters, from the start of a line where there is one."""
     start = len(text) - int(len(text) * fraction)
-    line = text.find("\n", start) + 1
+    line = text.find("\n", max(start - 1, 0)) + 1
     if 0 < line < len(text):
         start = line
     return text[:start], text[start:]

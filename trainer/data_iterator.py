@@ -7,15 +7,12 @@ tests/local/test_data_resume.py shows what it is for.
 
 import contextlib
 import importlib.metadata
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-TESTED = {"maxtext": "0.2.5", "grain": "0.2.18"}
+import data_arguments
 
-MANIFEST = "dataset.json"
-"""What `driver data prepare` writes beside the files: the sequence length, the vocabulary size and more."""
+TESTED = {"maxtext": "0.2.5", "grain": "0.2.18"}
 
 
 def install() -> None:
@@ -90,7 +87,9 @@ def _checked_training_data(make: Callable[..., Any]) -> Callable[..., Any]:
     """Training data, refused at the start if it does not fit the model or ends before the run does."""
 
     def make_checked(config: Any, mesh: Any, processes: list[int]) -> Any:
-        check_manifest(config.grain_train_files, config)
+        data_arguments.check_manifest(
+            config.grain_train_files, config.max_target_length, config.vocab_size, not config.tokenize_train_data
+        )
         iterator = make(config, mesh, processes)
         examples = getattr(getattr(iterator, "dataloader", None), "examples", None)
         if examples is not None:
@@ -99,32 +98,6 @@ def _checked_training_data(make: Callable[..., Any]) -> Callable[..., Any]:
 
     make_checked._keeps_place = True  # type: ignore[attr-defined]
     return make_checked
-
-
-def check_manifest(files: str, config: Any) -> None:
-    """Compares what `driver data prepare` noted beside the files with the model; without a note nothing is checked.
-
-    config: MaxText's, of which max_target_length, vocab_size and tokenize_train_data are read.
-    Raises ValueError: JAX itself clamps token ids that are out of range, and MaxText cuts sequences off, in silence.
-    """
-    path = Path(files).parent / MANIFEST
-    if not path.is_file():
-        return
-    manifest = json.loads(path.read_text())
-    length, vocabulary = manifest["sequenceLength"], manifest["vocabularySize"]
-    if config.max_target_length < length:
-        raise ValueError(
-            f"{path}: sequences have {length} tokens and the model reads {config.max_target_length}: the rest of each "
-            f"would be lost. Fix: job.maxtext.max_target_length: {length}, or prepare the data again with "
-            f"--sequence-length {config.max_target_length}."
-        )
-    if config.vocab_size < vocabulary:
-        raise ValueError(
-            f"{path}: the tokenizer has {vocabulary} token ids and the model {config.vocab_size}. "
-            f"Fix: job.maxtext.vocab_size: {-(-vocabulary // 128) * 128} (or the tokenizer that belongs to the model)."
-        )
-    if config.tokenize_train_data:
-        raise ValueError(f"{path}: the records hold token ids, not text. Fix: data.tokenized: true.")
 
 
 def _check_enough(examples: int, config: Any) -> None:

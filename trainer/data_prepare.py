@@ -41,13 +41,10 @@ Report = Callable[[dict[str, Any]], None]
 def main() -> int:
     try:
         result = prepare(json.load(sys.stdin), _print_line)
+        _print_line({"event": "result", **result})
     except InputError as error:
         _print_line({"event": "error", "found": error.found, "rule": error.rule, "fix": error.fix})
         return 1
-    except BrokenPipeError:  # whoever asked is gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    _print_line({"event": "result", **result})
     return 0
 
 
@@ -308,7 +305,11 @@ class _Progress:
 
 
 def _print_line(line: dict[str, Any]) -> None:
-    print(json.dumps(line), flush=True)
+    try:
+        print(json.dumps(line), flush=True)
+    except BrokenPipeError:  # whoever asked is gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":
