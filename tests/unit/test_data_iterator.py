@@ -34,10 +34,10 @@ class Elastic:
 
 def test_the_iterator_that_maxtext_saves_is_the_one_whose_class_it_knows():
     iterator: Any = iter(data_iterator._resizable_iterator(Elastic)(list(range(9)), 4))
-    assert isinstance(iterator, Elastic)
     assert next(iterator) == [0, 1, 2, 3]
     assert iterator.get_state() == 4
     assert iterator.examples == 9
+    assert isinstance(iterator, Elastic)
 
 
 def test_a_grain_without_what_the_mend_needs_is_named(monkeypatch):
