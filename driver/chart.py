@@ -48,7 +48,7 @@ class Rendering:
             return dict(self.one("RayJob")["spec"])
         except KeyError:
             raise DriverError(
-                "job.enabled is false, so there is nothing to run.", fix="--set job.enabled=true"
+                "job.enabled is false, so there is nothing to run.", fix="--set job.enabled=true", exit_code=USAGE
             ) from None
 
     @property

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -109,6 +108,8 @@ def summary(facts: Mapping[str, Any], console: Console, next_command: str) -> No
 def _draw(history: Any, events: Sequence[Mapping[str, Any]], run: Mapping[str, Any], path: Path) -> Path:
     """Loss over steps above, throughput and slices over time below; dotted where a group of workers started, dashed
     where a slice was taken or given."""
+    from matplotlib.figure import Figure  # takes a second, which `--help` need not wait for
+
     records = list(history.steps.values())
     first = min(record["time"] for record in records)
     unit, seconds = ("minutes", 60) if records[-1]["time"] - first > 600 else ("seconds", 1)

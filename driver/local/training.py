@@ -22,7 +22,7 @@ from driver.local.machine import available_memory_gib, namespace_command, port_i
 from driver.values import Values, release_name
 
 # Resident memory of what Ray itself runs, GiB, rounded up.
-_HEAD_GIB = 1.0
+_HEAD_GIB = 2.0
 _HOST_GIB = 0.5
 
 
