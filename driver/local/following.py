@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from driver.chart import Rendering
-from driver.local import progress
+from driver.local import progress, records
 from driver.local.dashboard import JobState
 from driver.local.hosts import Hosts, State
 from driver.local.job import Job
@@ -33,7 +33,10 @@ class Follower:
         self._rehearsal = Rehearsal(events, hosts, rendering.worker_pod, self._tell)
         self._submission_id = f"{rendering.run['name']}-{secrets.token_hex(3)}"
         self._job: Job | None = None
-        self._reporting = False  # whether a group of workers is up
+        self._begun = time.time()
+        self._run_folder = Path(rendering.run["outputDirectory"]) / rendering.run["name"]
+        self._files: list[Path] = []
+        self._sessions, self._stepping, self._heard = 0, False, 0.0
         self._slices = rendering.run["slices"]["max"]
 
     @property
@@ -81,10 +84,11 @@ class Follower:
             self._start_when_ready()
             return None
         state = self._job.state()
-        self._see(progress.read_gauges(self._hosts.metrics_ports()))
+        self._see_sessions()
+        self._see_gauges(progress.read_gauges(self._hosts.metrics_ports()))
         self.view.said = _last_line(self._job.log)
         self.view.phase = self._phase(state)
-        self._rehearsal.advance(self.view.step, int(self.view.gauges.get("restarts", 0)))
+        self._rehearsal.advance(self.view.step, self.view.restarts)
         return state
 
     def _start_when_ready(self) -> None:
@@ -93,24 +97,39 @@ class Follower:
         if len(self._hosts.present()) == self._slices:
             self._job = Job(self._hosts, self._rendering, self._work, self._submission_id)
 
-    def _see(self, gauges: Mapping[str, float]) -> None:
-        """Keeps what was last seen while there is nothing new, as between two groups of workers."""
-        before = self.view.gauges
-        self._reporting = bool(gauges)
-        if gauges.get("restarts", 0) > before.get("restarts", 0):
-            slices, step = gauges.get("slices", 0), gauges.get("last_checkpoint_step", -1) + 1
-            on = f"{slices:.0f} {'slice' if slices == 1 else 'slices'}"
-            self._tell(f"the workers start again on {on} from step {step:.0f}")
-            self.view.gauges = gauges
-        else:
-            self.view.gauges = {**before, **gauges}
+    def _see_sessions(self) -> None:
+        """Counts the groups of workers, by the record that each writes when it starts."""
+        files = sorted((self._run_folder / "progress").glob("*.jsonl"))
+        if files == self._files:
+            return
+        self._files = files
+        history = records.read(self._work, self._run_folder)
+        sessions = [session for session in history.sessions if session["time"] >= self._begun]
+        for session in sessions[self._sessions :]:
+            if self._sessions:
+                slices = f"{session['slices']} {'slice' if session['slices'] == 1 else 'slices'}"
+                self._tell(f"the workers start again on {slices} from step {session['start_step']}")
+            self._sessions += 1
+            self._stepping = False
+            self.view.gauges = {**self.view.gauges, "step": session["start_step"] - 1}
+        self.view.restarts = max(0, self._sessions - 1)
+
+    def _see_gauges(self, gauges: Mapping[str, float]) -> None:
+        """Ray exports a gauge only after it was set, so what is missing is as it was last."""
+        self.view.gauges = {**self.view.gauges, **gauges}
+        if gauges:
+            self._heard = time.monotonic()
+        # Those of a group that has ended are seen for two seconds more; the next one's first step takes longer.
+        if "step" in gauges and gauges.get("restarts", self.view.restarts) == self.view.restarts:
+            self._stepping = True
 
     def _phase(self, state: JobState | None) -> str:
         if state is None:
             return "Submitting the job"
-        if not self._reporting:
-            return "Waiting for the workers" + (" to start again" if self.view.gauges else "")
-        if self.view.step < 0:
+        silence = time.monotonic() - self._heard
+        if not self._sessions or silence > max(10.0, 3 * self.view.gauges.get("step_seconds", 0)):
+            return "Waiting for the workers" + (" to start again" if self._sessions else "")
+        if not self._stepping:
             return "Loading MaxText and compiling"
         return "Training" if self.view.step < self.view.run["steps"] - 1 else "Saving the last checkpoint"
 

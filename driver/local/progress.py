@@ -40,6 +40,7 @@ class View:
     phase: str
     slices: Mapping[int, State] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
+    restarts: int = 0
     said: str = ""
 
     @property
@@ -64,8 +65,8 @@ class View:
         parts = [shape.format(self.gauges[name]) for name, shape in formats.items() if name in self.gauges]
         if self.gauges.get("last_checkpoint_step", -1) >= 0:
             parts.append(f"checkpoint {self.gauges['last_checkpoint_step']:.0f}")
-        if self.gauges.get("restarts"):
-            parts.append(f"restarts {self.gauges['restarts']:.0f}")
+        if self.restarts:
+            parts.append(f"restarts {self.restarts}")
         return "  ".join(parts)
 
 

@@ -1,17 +1,15 @@
 """What came of a local run: facts for `--output json`, the same as a short summary, and a picture."""
 
-import importlib.util
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from driver.local import picture, records
 from driver.local.progress import duration
 
 _MEAN_OF = 10
@@ -34,7 +32,7 @@ def facts(
     seconds of the command. events: `{"time", "text"}`, what was done to the slices.
     """
     folder = Path(run["outputDirectory"]) / run["name"]
-    history = _reader(work).read(folder / "progress")
+    history = records.read(work, folder)
     losses = [record["loss"] for record in history.steps.values() if "loss" in record]
     # Records of earlier jobs of the same run are in the same folder.
     trained = [record for record in history.steps.values() if record["time"] >= begun]
@@ -62,7 +60,7 @@ def facts(
         "events": list(events),
         "folder": str(folder),
         "log": str(log),
-        "picture": str(_draw(history, events, run, folder / "progress.png")) if history.steps else None,
+        "picture": str(picture.draw(history, events, run, folder / "progress.png")) if history.steps else None,
     }
 
 
@@ -105,63 +103,6 @@ def summary(facts: Mapping[str, Any], console: Console, next_command: str) -> No
     console.print(table)
 
 
-def _draw(history: Any, events: Sequence[Mapping[str, Any]], run: Mapping[str, Any], path: Path) -> Path:
-    """Loss over steps above, throughput and slices over time below; dotted where a group of workers started, dashed
-    where a slice was taken or given."""
-    from matplotlib.figure import Figure  # takes a second, which `--help` need not wait for
-
-    records = list(history.steps.values())
-    first = min(record["time"] for record in records)
-    unit, seconds = ("minutes", 60) if records[-1]["time"] - first > 600 else ("seconds", 1)
-    times = [(record["time"] - first) / seconds for record in records]
-    timed = [(record["time"] - first) / seconds for record in records if "tokens_per_second_per_chip" in record]
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    loss, rate = figure.subplots(2, 1)
-
-    loss.plot(list(history.steps), [record.get("loss") for record in records], color="tab:blue", label="training")
-    if history.evals:
-        evals = [record["loss"] for record in history.evals.values()]
-        loss.plot(list(history.evals), evals, "o", color="tab:orange", label="evaluation")
-        loss.legend(frameon=False)
-    loss.set(title=f"Run {run['name']}", xlabel="step", ylabel="loss")
-
-    rate.plot(timed, _throughput(records, run["tpu"]), color="tab:green", linewidth=1)
-    rate.set(xlabel=f"{unit} since the first step", ylabel="tokens/s, all chips", ylim=(0, None))
-    slices = rate.twinx()
-    slices.step(times, [record["slices"] for record in records], where="post", color="tab:gray", alpha=0.6)
-    slices.set(ylabel="slices", ylim=(0, run["slices"]["max"] + 0.5), yticks=range(run["slices"]["max"] + 1))
-    for session in history.sessions[1:]:
-        loss.axvline(session["start_step"], color="tab:gray", linestyle=":")
-        rate.axvline((session["time"] - first) / seconds, color="tab:gray", linestyle=":")
-    for event in events:
-        if event["time"] >= first:
-            rate.axvline((event["time"] - first) / seconds, color="tab:red", linestyle="--", linewidth=0.8)
-    figure.savefig(path, dpi=110)
-    return path
-
-
-def _throughput(records: Sequence[Mapping[str, Any]], tpu: Mapping[str, Any]) -> list[float]:
-    """Tokens per second of all chips; the median of five steps, because the two around a checkpoint share its time."""
-    chips = tpu["hostsPerSlice"] * tpu["chipsPerHost"]
-    single = [
-        record["tokens_per_second_per_chip"] * record["slices"] * chips
-        for record in records
-        if "tokens_per_second_per_chip" in record
-    ]
-    return [statistics.median(single[max(0, at - 2) : at + 3]) for at in range(len(single))]
-
-
 def _median(records: Sequence[Mapping[str, Any]], key: str) -> float | None:
     values = [record[key] for record in records if key in record]
     return statistics.median(values) if values else None
-
-
-def _reader(work: Path) -> ModuleType:
-    """The trainer's own reader of its records, from the files that the chart rendered."""
-    specification = importlib.util.spec_from_file_location("maxtext_multislice_metrics", work / "metrics.py")
-    if specification is None or specification.loader is None:
-        raise ImportError(str(work / "metrics.py"))
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[specification.name] = module  # dataclasses look their module up there
-    specification.loader.exec_module(module)
-    return module
