@@ -29,6 +29,7 @@ def install() -> None:
     _replace(grain_data_processing, "find_data_files", _sorted_files)
     _replace(input_pipeline_interface, "make_grain_train_iterator", _checked_training_data)
     _replace(input_pipeline_interface, "make_grain_eval_iterator", _evaluation_data)
+    _replace(input_pipeline_interface, "make_hf_eval_iterator", _repeatable_evaluation_data)
     _replace(data_loader, "loader_exception_guard", _errors_stay_errors)
     _replace(multihost_dataloading, "_cleanup_orphaned_multiprocessing_processes", _no_cleanup)
 
@@ -44,7 +45,7 @@ def _versions() -> str:
     found = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in TESTED)
     tested = ", ".join(f"{name} {version}" for name, version in TESTED.items())
     return (
-        f"data.kind grain was made to work with {tested}, and here is {found}. Fix: use an image (or runtime packages) "
+        f"real data was made to work with {tested}, and here is {found}. Fix: use an image (or runtime packages) "
         "with those versions, or data.kind: synthetic."
     )
 
@@ -144,6 +145,32 @@ class _EvaluationConfig:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._config, name)
+
+
+def _repeatable_evaluation_data(make: Callable[..., Any]) -> Callable[..., Any]:
+    """MaxText's hf pipeline reads on where the last evaluation ended, and fails at the end of the data."""
+
+    def make_repeatable(*arguments: Any) -> Any:
+        return _AnewForEachEvaluation(lambda: make(*arguments))
+
+    return make_repeatable
+
+
+class _AnewForEachEvaluation:
+    """Batches of an iterator that is made anew by reset(), which MaxText calls before each evaluation."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._iterator = make()
+
+    def reset(self) -> None:
+        self._iterator = self._make()
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._iterator)
 
 
 def _errors_stay_errors(_guard: Callable[..., Any]) -> Callable[..., Any]:

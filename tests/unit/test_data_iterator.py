@@ -65,6 +65,13 @@ def test_evaluation_reads_batches_of_its_own_size():
     assert seen.eval_steps == 3
 
 
+def test_each_evaluation_reads_the_same_batches():
+    made = data_iterator._repeatable_evaluation_data(lambda config, mesh, processes: iter(config))([1, 2], None, [0])
+    assert list(made) == [1, 2]
+    made.reset()
+    assert list(made) == [1, 2]
+
+
 def test_an_error_of_the_data_stays_one_and_the_end_of_the_data_is_an_error():
     guard = data_iterator._errors_stay_errors(lambda config: None)
     with pytest.raises(OSError, match="gone"), guard(None):
