@@ -99,7 +99,7 @@ def _summary(result: Mapping[str, Any]) -> str:
         "Held out": _part(manifest, "eval") if manifest["eval"]["files"] else "nothing",
         "Tokenizer": f"{manifest['tokenizerKind']}, {manifest['vocabularySize']} ids",
         "Left out": "; ".join(_left_out(result["skipped"])) or "nothing",
-        "Next": shlex.join(["driver", "local", "tiny", "-f", str(out / "data.values.yaml"), "--out", str(out.parent)]),
+        "Next": shlex.join(["driver", "local", "-f", "tiny", "-f", str(out / "data.values.yaml"), "--out", str(out.parent)]),
     }
     return "\n".join(f"{name:<11}{text}" for name, text in rows.items())
 
