@@ -73,7 +73,7 @@ class Follower:
             for host in self._hosts.all():
                 logs = self._hosts.ray_logs(host)
                 if logs.exists():
-                    shutil.copytree(logs, folder / self._submission_id / host.name, dirs_exist_ok=True)
+                    shutil.copytree(logs, folder / self._submission_id / host.name, symlinks=True)
         return kept
 
     def _tick(self) -> JobState | None:
@@ -126,11 +126,12 @@ class Follower:
     def _phase(self, state: JobState | None) -> str:
         if state is None:
             return "Submitting the job"
-        silence = time.monotonic() - self._heard
-        if not self._sessions or silence > max(10.0, 3 * self.view.gauges.get("step_seconds", 0)):
-            return "Waiting for the workers" + (" to start again" if self._sessions else "")
+        if not self._sessions:
+            return "Waiting for the workers"
         if not self._stepping:
             return "Loading MaxText and compiling"
+        if time.monotonic() - self._heard > max(10.0, 3 * self.view.gauges.get("step_seconds", 0)):
+            return "Waiting for the workers to start again"
         return "Training" if self.view.step < self.view.run["steps"] - 1 else "Saving the last checkpoint"
 
     def _tell(self, text: str) -> None:

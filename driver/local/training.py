@@ -49,7 +49,7 @@ def train(request: Request, console: Console, tell_result: Callable[[Mapping[str
     """
     begun = time.time()
     rendering = plan(request)
-    run = rendering.run
+    run, _ = rendering.run, rendering.job  # which tells when it is switched off
     events = preemption.check(request.events, run)
     namespace_command()
     _check_port(request.dashboard_port)
