@@ -13,6 +13,7 @@ def test_what_was_written_is_read(tmp_path):
     write(tmp_path, [step(2, 3.0), {"kind": "end", "attempt": 1, "time": 4.0, "succeeded": True}], 2, 2000)
     history = read(tmp_path)
     assert list(history.steps) == [0, 1, 2]
+    assert history.end is not None
     assert history.end["succeeded"]
 
 
@@ -29,6 +30,7 @@ def test_restarts_are_those_of_the_newest_job(tmp_path):
     ]
     history = collect(records)
     assert history.restarts() == 0
+    assert history.end is not None
     assert history.end["succeeded"]
     assert collect(records[:2]).restarts() == 1
 
