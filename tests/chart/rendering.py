@@ -92,23 +92,23 @@ def template(
 
 
 def notes(*arguments: str, name: str = "demo") -> str:
-    """What `helm install` prints at the end."""
-    text = helm("install", name, str(CHART), "--dry-run=client", *arguments)
+    """What `helm install` prints at the end. Helm 3 asks a cluster for it, so this is the fetched Helm 4."""
+    text = helm("install", name, str(CHART), "--dry-run=client", *arguments, program=_fetched("helm"))
     return text.split("\nNOTES:\n", 1)[1]
 
 
-def helm(*arguments: str, stdin: str = "") -> str:
+def helm(*arguments: str, stdin: str = "", program: str | None = None) -> str:
     """Standard output of a Helm command.
 
     Raises:
         HelmError: it failed.
     """
     result = subprocess.run(
-        [tool("helm"), *arguments], input=stdin, capture_output=True, text=True, check=False, cwd=REPOSITORY
+        [program or tool("helm"), *arguments], input=stdin, capture_output=True, text=True, check=False, cwd=REPOSITORY
     )
     if result.returncode:
-        # Helm 4 says on standard error that it follows the links to trainer/ and values/.
-        lines = [line for line in result.stderr.splitlines() if not line.startswith("level=INFO")]
+        # Helm says on standard error that it follows the links to trainer/ and values/.
+        lines = [line for line in result.stderr.splitlines() if "found symbolic link in path" not in line]
         raise HelmError("\n".join(lines))
     return result.stdout
 
@@ -120,6 +120,10 @@ def tool(name: str) -> str:
         return chosen
     if name == "helm" and (found := shutil.which("helm")):
         return found
+    return _fetched(name)
+
+
+def _fetched(name: str) -> str:
     fetch = [sys.executable, str(REPOSITORY / "scripts" / "fetch-tools"), name]
     result = subprocess.run(fetch, capture_output=True, text=True, check=False)
     if result.returncode:

@@ -13,7 +13,7 @@ import yaml
 from tests.chart.rendering import CHART, HelmError, helm, notes, template
 
 REJECTED = sorted(Path(__file__).parent.glob("rejected/*.yaml"))
-INSTALLING = ["--api-versions", "ray.io/v1"]
+INSTALLING = ["--api-versions", "ray.io/v1", "--api-versions", "resource.k8s.io/v1"]
 """A cluster with KubeRay: what a template rendered for an install sees."""
 
 
@@ -24,7 +24,7 @@ def test_rejected_values_are_refused_with_their_message(file):
         template(file)
     message = str(refused.value)
     if file.stem.startswith("schema-"):
-        assert re.search(expected, message.replace("'", " ").replace('"', " "))
+        assert re.search(expected, message)
     else:
         assert expected in message
         assert "One problem in the values of demo" in message
@@ -51,7 +51,7 @@ def test_a_rule_can_be_broken_on_purpose_and_the_run_says_so():
 
 
 def test_a_rule_that_nothing_can_be_rendered_without_cannot_be_broken():
-    with pytest.raises(HelmError, match="/guards/allow"):
+    with pytest.raises(HelmError, match="guards.allow"):
         template(sets=["tpu.topology=4x5", "guards.allow.tpuShape=true"])
 
 

@@ -13,7 +13,8 @@ rayVersion: {{ .Values.rayVersion | quote }}
 enableInTreeAutoscaling: true
 autoscalerOptions:
   version: v2
-  idleTimeoutSeconds: {{ .Values.elastic.autoscaler.idleTimeoutSeconds }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  idleTimeoutSeconds: {{ int .Values.elastic.autoscaler.idleTimeoutSeconds }}
   resources:
     {{- toYaml .Values.elastic.autoscaler.resources | nindent 4 }}
 {{- end }}
@@ -27,7 +28,7 @@ workerGroupSpecs:
     {{- if $replicas }}
     replicas: {{ $min }}
     minReplicas: {{ $min }}
-    maxReplicas: {{ .Values.tpu.slices }}
+    maxReplicas: {{ int .Values.tpu.slices }}
     {{- end }}
     numOfHosts: {{ $tpu.hosts }}
     rayStartParams:
@@ -91,7 +92,7 @@ spec:
   {{- if .Values.elastic.enabled }}
   restartPolicy: Never
   {{- end }}
-  terminationGracePeriodSeconds: {{ .Values.worker.terminationGracePeriodSeconds }}
+  terminationGracePeriodSeconds: {{ int .Values.worker.terminationGracePeriodSeconds }}
   nodeSelector:
     cloud.google.com/gke-tpu-accelerator: {{ $tpu.gkeAccelerator }}
     cloud.google.com/gke-tpu-topology: {{ .Values.tpu.topology | quote }}

@@ -11,6 +11,7 @@
 - names
 - runName
 - storage
+- networkDevices
 - maxtextArguments
 - libtpuFlags
 - tpuEnvironment
@@ -163,6 +164,15 @@
 {{- list . "storage" "storage.kind is pvc and storage.claimName is empty. Set storage.claimName to an existing claim that can be mounted ReadWriteMany." | include "maxtext-multislice.problem" -}}
 {{- else if and (eq $storage.kind "folder") (not (hasPrefix "/" $storage.folder)) -}}
 {{- list . "storage" (printf "storage.kind is folder and storage.folder is %q. Set storage.folder to an absolute path on the nodes." $storage.folder) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Not kubeVersion in Chart.yaml, because `helm template` has the version that Helm was built with and no cluster's. */}}
+{{- define "maxtext-multislice.rule.networkDevices" -}}
+{{- $versions := .root.Capabilities.APIVersions -}}
+{{- if and .Values.network.dranet.enabled ($versions.Has "ray.io/v1") (not ($versions.Has "resource.k8s.io/v1")) -}}
+{{- list . "networkDevices" (printf "network.dranet.enabled is true and the cluster (Kubernetes %s) has no resource.k8s.io/v1. GKE DRANET needs 1.34.1-gke.1829001, on Autopilot 1.35.2-gke.1842000: upgrade the cluster, or set network.dranet.enabled=false, at the price of slow traffic between slices."
+      .root.Capabilities.KubeVersion.Version) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
 
