@@ -65,6 +65,8 @@ def prepare(request: Request, python: Path, progress: Callable[[Mapping[str, Any
             with contextlib.suppress(BrokenPipeError), process.stdin:
                 json.dump(asdict(request), process.stdin)
             for line in process.stdout:
+                if not line.startswith("{"):
+                    continue  # a library has something to say
                 last = json.loads(line)
                 if last["event"] == "progress":
                     progress(last)

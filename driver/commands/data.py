@@ -81,7 +81,8 @@ def _request(sources: Mapping[str, Any], out: str, settings: Mapping[str, Any]) 
 
 def _with_progress(request: dataset.Request, python: Path) -> dict[str, Any]:
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=stderr(), transient=True) as bars:
+    console = stderr()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         stages = {stage: bars.add_task(stage.capitalize(), total=None, start=False) for stage in ("reading", "writing")}
 
         def show(event: Mapping[str, Any]) -> None:
@@ -93,13 +94,14 @@ def _with_progress(request: dataset.Request, python: Path) -> dict[str, Any]:
 
 def _summary(result: Mapping[str, Any]) -> str:
     manifest, out = result["manifest"], Path(result["out"])
+    values, parent = shlex.quote(str(out / "data.values.yaml")), shlex.quote(str(out.parent))
     rows = {
         "Data set": f"{out}" + (" (nothing to do: it holds these texts already)" if result["unchanged"] else ""),
         "Training": _part(manifest, "train"),
         "Held out": _part(manifest, "eval") if manifest["eval"]["files"] else "nothing",
         "Tokenizer": f"{manifest['tokenizerKind']}, {manifest['vocabularySize']} ids",
         "Left out": "; ".join(_left_out(result["skipped"])) or "nothing",
-        "Next": shlex.join(["driver", "local", "-f", "tiny", "-f", str(out / "data.values.yaml"), "--out", str(out.parent)]),
+        "Next": f"driver local -f tiny -f {values} --out {parent}",
     }
     return "\n".join(f"{name:<11}{text}" for name, text in rows.items())
 
