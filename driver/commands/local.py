@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,4 +103,16 @@ def _next_command(facts: Mapping[str, Any]) -> str:
         more += ["--preempt", f"1@{third}", "--give-back", f"1@{2 * third}"]
     else:
         more = ["--steps", str(2 * facts["steps"])]
-    return shlex.join(["driver", *sys.argv[1:], *more])
+    return shlex.join(["driver", *_without(sys.argv[1:], "--preempt", "--give-back", "--steps"), *more])
+
+
+def _without(arguments: Sequence[str], *options: str) -> list[str]:
+    """A command line without some options and their values."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in options:
+            next(rest, None)
+        elif argument.partition("=")[0] not in options:
+            kept.append(argument)
+    return kept

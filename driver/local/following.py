@@ -20,8 +20,8 @@ _TICK_SECONDS = 0.5
 class Follower:
     """One job on one cluster of emulated hosts.
 
-    work: the folder with the trainer's files. display: an entered display. happened: `{"time", "text"}` of all that
-    was done to the slices and came of it, in order.
+    work: the folder with the trainer's files. display: an entered display. happened: what was done to the slices and
+    what came of it, in order: `{"time", "kind", "text"}`, kind being "slice" or "restart".
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Follower:
         for session in sessions[self._sessions :]:
             if self._sessions:
                 slices = f"{session['slices']} {'slice' if session['slices'] == 1 else 'slices'}"
-                self._tell(f"the workers start again on {slices} from step {session['start_step']}")
+                self._tell(f"the workers start again on {slices} from step {session['start_step']}", "restart")
             self._sessions += 1
             self._stepping = False
             self.view.gauges = {**self.view.gauges, "step": session["start_step"] - 1}
@@ -134,8 +134,8 @@ class Follower:
             return "Waiting for the workers to start again"
         return "Training" if self.view.step < self.view.run["steps"] - 1 else "Saving the last checkpoint"
 
-    def _tell(self, text: str) -> None:
-        self.happened.append({"time": time.time(), "text": text})
+    def _tell(self, text: str, kind: str = "slice") -> None:
+        self.happened.append({"time": time.time(), "kind": kind, "text": text})
         self._display.tell(text)
 
 

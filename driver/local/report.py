@@ -29,7 +29,7 @@ def facts(
     """The result of a run as `--output json` prints it (docs/local.md).
 
     run: run.yaml. work: the folder with the trainer's files, whose reader of records is used. begun, ended: unix
-    seconds of the command. events: `{"time", "text"}`, what was done to the slices.
+    seconds of the command. events: Follower.happened.
     """
     folder = Path(run["outputDirectory"]) / run["name"]
     history = records.read(work, folder)

@@ -54,6 +54,7 @@ def train(request: Request, console: Console, tell_result: Callable[[Mapping[str
     namespace_command()
     _check_port(request.dashboard_port)
     run_folder = Path(run["outputDirectory"]) / run["name"]
+    console.print(_title(run), soft_wrap=True)
     with _interruptible(), session.sole_user(run_folder), session.working_folder() as folder:
         work = _write(rendering, folder / "trainer")
         python = environment.trainer_python(request.trainer_python)
@@ -133,6 +134,14 @@ def _follow(follower: Follower, logs: Path) -> Any:
     except DriverError as error:
         kept = follower.save_logs(logs, everything=True)
         raise DriverError(error.found, rule=f"The logs are in {kept.with_suffix('')}.", fix=error.fix) from error
+
+
+def _title(run: Mapping[str, Any]) -> str:
+    tpu, slices = run["tpu"], run["slices"]
+    some = f"{slices['min']} to {slices['max']}" if run["elastic"]["enabled"] else slices["max"]
+    shape = f"{some} emulated slices of {tpu['type']} {tpu['topology']}"
+    hosts = f"{tpu['hostsPerSlice']} x {tpu['chipsPerHost']} chips"
+    return f"Run [bold]{run['name']}[/]: {run['steps']} steps on {shape} ({hosts} each)"
 
 
 def _write(rendering: Rendering, work: Path) -> Path:

@@ -44,7 +44,7 @@ def facts(tmp_path):
             "slices": {"min": 1, "max": 2},
             "tpu": TPU,
         }
-        events = [{"time": 1030.0, "text": "slice 1 vanishes at step 20"}]
+        events = [{"time": 1030.0, "kind": "slice", "text": "slice 1 vanishes at step 20"}]
         return report.facts(run, resources.trainer_dir(), succeeded=succeeded, cause=cause, begun=BEGUN, ended=1100.0,
                             events=events, log=Path("demo.log"))  # fmt: skip
 
