@@ -98,6 +98,12 @@ def test_mount_options_merge_and_null_removes_one():
     assert not {"file-cache:max-size-mb", "implicit-dirs"} & options.keys()
 
 
+def test_null_takes_an_option_from_the_head_alone():
+    release = template(values={"storage": {"headMountOptions": {"uid": None}}})
+    assert "uid" not in _mount_options(release.head)
+    assert "uid" in _mount_options(release.worker)
+
+
 def test_the_head_sees_the_bucket_as_it_is():
     release = template()
     assert _mount_options(release.head)["metadata-cache:ttl-secs"] == "0"

@@ -5,6 +5,7 @@ in the words of Helm's validator, so theirs is a pattern.
 """
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,16 @@ def test_template_and_lint_need_no_values_and_an_install_needs_a_bucket():
         template(options=INSTALLING)
     template(options=INSTALLING, sets=["storage.bucket=b"])
     template(options=INSTALLING, sets=["storage.kind=folder", "storage.folder=/x"])
+
+
+def test_network_devices_need_their_api_in_the_cluster(tmp_path):
+    """Helm's own list of APIs has it without a cluster, so a copy of the chart asks for one that is in none."""
+    chart = shutil.copytree(CHART, tmp_path / "chart")
+    rules = chart / "templates" / "_validate.tpl"
+    rules.write_text(rules.read_text().replace('"resource.k8s.io/v1"', '"resource.k8s.io/v0"'))
+    with pytest.raises(HelmError, match=r"has no resource\.k8s\.io/v1\."):
+        template(chart=chart, options=INSTALLING, sets=["storage.bucket=b"])
+    template(chart=chart, options=INSTALLING, sets=["storage.bucket=b", "network.dranet.enabled=false"])
 
 
 def test_notes_name_the_release_s_own_objects():

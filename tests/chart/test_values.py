@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.rendering import CHART, PROFILES, REPOSITORY, helm, template, tool
+from tests.chart.rendering import CHART, PROFILES, REPOSITORY, HelmError, helm, template, tool
 
 VALUES = CHART / "values.yaml"
 SCHEMA = CHART / "values.schema.json"
@@ -164,3 +164,16 @@ def test_versions_of_the_defaults_are_those_of_the_trainers_lock():
     assert re.search(rf"^maxtext(\[\w+\])?=={values['maxtextVersion']}\b", lock, re.MULTILINE)
     assert re.search(rf"^ray(\[[\w,]+\])?=={values['rayVersion']}\b", lock, re.MULTILINE)
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == values["maxtextVersion"]
+
+
+EVERY_VALUE = [path for path, _ in _leaves(yaml.safe_load(VALUES.read_text()), _schema())]
+
+
+@pytest.mark.parametrize("path", EVERY_VALUE)
+def test_null_for_a_value_empties_it_or_is_refused_by_name(path):
+    """Helm drops the key then, and a template that reads it may not end in an error of its own."""
+    try:
+        template(sets=[f"{path}=null", "rayJob.ownCluster=false"] if path != "rayJob.ownCluster" else [f"{path}=null"])
+    except HelmError as refused:
+        assert "values don't meet the specifications of the schema" in str(refused)  # noqa: PT017
+        assert path.rpartition(".")[2] in str(refused)  # noqa: PT017

@@ -61,13 +61,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/* A map without its null entries, which is how a values file removes one that another brought: Helm deletes a null
      only where the chart's own values.yaml has the key. As YAML. */}}
 {{- define "maxtext-multislice.withoutNulls" -}}
-{{- $kept := dict -}}
-{{- range $key, $value := . -}}
-{{- if not (kindIs "invalid" $value) -}}
-{{- $_ := set $kept $key $value -}}
+{{- include "maxtext-multislice.merged" (list .) -}}
+{{- end -}}
+
+{{/* (list MAP...): one map, in which later ones win and a null removes. As YAML. */}}
+{{- define "maxtext-multislice.merged" -}}
+{{- $merged := dict -}}
+{{- range $map := . -}}
+{{- range $key, $value := $map -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := unset $merged $key -}}
+{{- else -}}
+{{- $_ := set $merged $key $value -}}
 {{- end -}}
 {{- end -}}
-{{- toYaml $kept -}}
+{{- end -}}
+{{- toYaml $merged -}}
 {{- end -}}
 
 {{/* A value as text. Go would write the number 1000000 as 1e+06. */}}

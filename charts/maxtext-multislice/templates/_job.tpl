@@ -42,7 +42,6 @@ submitterPodTemplate:
 
 {{/* The environment of the entry point, which is where Ray Train reads its own settings from. As YAML. */}}
 {{- define "maxtext-multislice.jobEnv" -}}
-{{- $env := include "maxtext-multislice.strings" .Values.rayJob.env | fromYaml -}}
-{{- $timeout := .Values.job.workerGroupStartTimeoutSeconds -}}
-{{- mustMergeOverwrite (dict "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S" (include "maxtext-multislice.text" $timeout)) $env | toYaml -}}
+{{- $env := dict "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S" .Values.job.workerGroupStartTimeoutSeconds -}}
+{{- include "maxtext-multislice.merged" (list $env .Values.rayJob.env) | fromYaml | include "maxtext-multislice.strings" -}}
 {{- end -}}

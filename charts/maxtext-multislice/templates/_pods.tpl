@@ -125,7 +125,7 @@ spec:
     - name: ray-worker
       {{- include "maxtext-multislice.containerImage" . | nindent 6 }}
       ports:
-        - containerPort: {{ get .Values.worker.rayStartParams "metrics-export-port" | default 8080 | int }}
+        - containerPort: {{ get (.Values.worker.rayStartParams | default dict) "metrics-export-port" | default 8080 | int }}
           name: metrics
       {{- with include "maxtext-multislice.env" .Values.worker.env }}
       env:
@@ -160,7 +160,7 @@ spec:
 {{- $resources := mustMergeOverwrite
       (dict "requests" (dict "cpu" $tpu.machine.cpu "memory" $tpu.machine.memory)
             "limits" (dict "memory" $tpu.machine.memory))
-      (deepCopy .Values.worker.resources)
+      (.Values.worker.resources | default dict | deepCopy)
       (dict "requests" $chips "limits" $chips) -}}
 {{- if .Values.network.dranet.enabled -}}
 {{- $_ := set $resources "claims" (list (dict "name" "netdev")) -}}
@@ -175,16 +175,16 @@ spec:
 {{- define "maxtext-multislice.podMetadata" -}}
 {{- $root := index . 0 -}}
 {{- $group := index . 1 -}}
-{{- $annotations := dict -}}
+{{- $annotations := list $group.annotations -}}
 {{- if eq $root.Values.storage.kind "bucket" -}}
-{{- $annotations = mustMerge (dict "gke-gcsfuse/volumes" "true") $root.Values.storage.sidecarAnnotations -}}
+{{- $annotations = list (dict "gke-gcsfuse/volumes" "true") $root.Values.storage.sidecarAnnotations $group.annotations -}}
 {{- end -}}
 labels:
   app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
   {{- with include "maxtext-multislice.strings" $group.labels | fromYaml }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with include "maxtext-multislice.strings" (mustMergeOverwrite $annotations $group.annotations) | fromYaml }}
+{{- with include "maxtext-multislice.merged" $annotations | fromYaml | include "maxtext-multislice.strings" | fromYaml }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -229,7 +229,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
     driver: gcsfuse.csi.storage.gke.io
     volumeAttributes:
       bucketName: {{ $storage.bucket | quote }}
-      mountOptions: {{ include "maxtext-multislice.mountOptions" (mustMergeOverwrite (deepCopy $storage.mountOptions) (index . 1)) | quote }}
+      mountOptions: {{ include "maxtext-multislice.merged" (list $storage.mountOptions (index . 1)) | fromYaml | include "maxtext-multislice.mountOptions" | quote }}
 {{- else if eq $storage.kind "pvc" }}
 - name: storage
   persistentVolumeClaim:
@@ -246,8 +246,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- define "maxtext-multislice.mountOptions" -}}
 {{- $options := list -}}
 {{- range $key, $value := . -}}
-{{- if kindIs "invalid" $value -}}
-{{- else if and (kindIs "bool" $value) (not (contains ":" $key)) -}}
+{{- if and (kindIs "bool" $value) (not (contains ":" $key)) -}}
 {{- $options = $value | ternary (append $options $key) $options -}}
 {{- else -}}
 {{- $separator := contains ":" $key | ternary ":" "=" -}}

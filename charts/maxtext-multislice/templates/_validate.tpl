@@ -209,7 +209,7 @@ hf_*: data.hf
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.elastic.enabled (eq .Values.elastic.globalBatch "keep") (hasKey .Values.job.maxtext "gradient_accumulation_steps") -}}
+{{- if and .Values.elastic.enabled (eq .Values.elastic.globalBatch "keep") (hasKey (.Values.job.maxtext | default dict) "gradient_accumulation_steps") -}}
 {{- list . "maxtextArguments" "job.maxtext.gradient_accumulation_steps is set. In an elastic run that keeps its global batch the trainer computes it from the number of slices: remove it, or set elastic.globalBatch=scale." | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
@@ -242,7 +242,7 @@ hf_*: data.hf
 {{- $computed := dict "cloud.google.com/gke-tpu-accelerator" "tpu.type" "cloud.google.com/gke-tpu-topology" "tpu.topology"
       "cloud.google.com/gke-spot" "tpu.capacity" -}}
 {{- range $label, $instead := $computed -}}
-{{- if not (kindIs "invalid" (get $scope.Values.worker.nodeSelector $label | default nil)) -}}
+{{- if not (kindIs "invalid" (get ($scope.Values.worker.nodeSelector | default dict) $label | default nil)) -}}
 {{- list $scope "nodeSelector" (printf "worker.nodeSelector sets %s. It follows from %s: set that instead." $label $instead) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
@@ -251,7 +251,7 @@ hf_*: data.hf
 {{/* MaxText's own default is 10000 steps. */}}
 {{- define "maxtext-multislice.rule.checkpointPeriod" -}}
 {{- $steps := int .Values.job.steps -}}
-{{- $period := get .Values.job.maxtext "checkpoint_period" | default 10000 | int -}}
+{{- $period := get (.Values.job.maxtext | default dict) "checkpoint_period" | default 10000 | int -}}
 {{- $reason := .Values.elastic.enabled | ternary "elastic.enabled is true" "tpu.capacity is spot" -}}
 {{- if and (or .Values.elastic.enabled (eq .Values.tpu.capacity "spot")) (ge $period $steps) (gt $steps 1) -}}
 {{- list . "checkpointPeriod" (printf "%s, job.steps is %d and job.maxtext.checkpoint_period is %d. A preemption costs up to one checkpoint period, here the whole run: set job.maxtext.checkpoint_period below job.steps."
