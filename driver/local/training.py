@@ -138,8 +138,8 @@ def _follow(follower: Follower, logs: Path) -> Any:
 
 def _title(run: Mapping[str, Any]) -> str:
     tpu, slices = run["tpu"], run["slices"]
-    some = f"{slices['min']} to {slices['max']}" if run["elastic"]["enabled"] else slices["max"]
-    shape = f"{some} emulated slices of {tpu['type']} {tpu['topology']}"
+    some = f"{slices['min']} to {slices['max']}" if slices["min"] < slices["max"] else slices["max"]
+    shape = f"{some} emulated {'slice' if slices['max'] == 1 else 'slices'} of {tpu['type']} {tpu['topology']}"
     hosts = f"{tpu['hostsPerSlice']} x {tpu['chipsPerHost']} chips"
     return f"Run [bold]{run['name']}[/]: {run['steps']} steps on {shape} ({hosts} each)"
 
@@ -177,7 +177,7 @@ def _compare_versions(run: Mapping[str, Any], here: Mapping[str, str], console: 
     if wanted != here:
         names = {"ray": "Ray", "maxtext": "MaxText"}
         said = [", ".join(f"{names[name]} {version}" for name, version in these.items()) for these in (wanted, here)]
-        console.print(f"[yellow]The run is for {said[0]}; here it is tried with {said[1]}.[/]")
+        console.print(f"[yellow]The run is for {said[0]}; here it is tried with {said[1]}.[/]", soft_wrap=True)
 
 
 def _keep(hosts: Hosts, console: Console) -> None:
