@@ -32,6 +32,7 @@ class Follower:
         self._hosts, self._rendering, self._work, self._display = hosts, rendering, work, display
         self._rehearsal = Rehearsal(events, hosts, rendering.worker_pod, self._tell)
         self._submission_id = f"{rendering.run['name']}-{secrets.token_hex(3)}"
+        self._gauges = progress.Gauges()
         self._job: Job | None = None
         self._begun = time.time()
         self._run_folder = Path(rendering.run["outputDirectory"]) / rendering.run["name"]
@@ -77,7 +78,7 @@ class Follower:
         return kept
 
     def _tick(self) -> JobState | None:
-        for host in self._hosts.advance(self._hosts.dashboard.nodes()):
+        for host in self._hosts.advance():
             self._tell(f"{host.name} ended by itself and is started again")
         self.view.slices = self._hosts.states()
         if self._job is None:
@@ -85,7 +86,7 @@ class Follower:
             return None
         state = self._job.state()
         self._see_sessions()
-        self._see_gauges(progress.read_gauges(self._hosts.metrics_ports()))
+        self._see_gauges(self._gauges.read(self._hosts.metrics_ports()))
         self.view.said = _last_line(self._job.log)
         self.view.phase = self._phase(state)
         self._rehearsal.advance(self.view.step, self.view.restarts)

@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -152,12 +152,13 @@ class Hosts:
         """Where the TPU hosts that are up export their metrics."""
         return [host.metrics_port for host in self.all() if host.slice is not None and host.state is State.READY]
 
-    def advance(self, nodes: Iterable[Mapping[str, Any]]) -> list[Host]:
+    def advance(self) -> list[Host]:
         """Starts what waits for its turn, and again what ended by itself, as Kubernetes would.
 
-        nodes: the cluster's nodes as Ray's dashboard lists them; none while it does not answer.
         Returns the hosts that ended by themselves. Raises a DriverError when the head does, or a host again and again.
         """
+        starting = any(host.state is State.STARTING for host in self.all())
+        nodes = self.dashboard.nodes() if starting else []
         alive = {node["node_ip"] for node in nodes if node["state"] == "ALIVE"}
         ended = []
         for host in self.all():

@@ -1,7 +1,8 @@
 """How a local run is getting on: its Ray gauges, and what they look like in a terminal and in a log."""
 
+import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -19,17 +20,32 @@ from driver.local.hosts import State
 
 _PREFIX = "ray_maxtext_"
 _LINE_SECONDS = 10.0
+_GAUGE_SECONDS = 1.0  # Ray exports them no more often
 _COLOURS = {State.READY: "green", State.QUEUED: "yellow", State.STARTING: "yellow", State.LEAVING: "yellow"}
 
 
-def read_gauges(metrics_ports: Iterable[int]) -> dict[str, float]:
-    """The run's gauges by name without their prefix (`step`, `loss`, ...; docs/progress.md), empty before the first.
+class Gauges:
+    """Reads the run's gauges (docs/progress.md) where they are: on the host that has process 0 of the training.
 
-    One host reports for all. Ray drops a gauge two seconds after it was last heard of, so for that long a group of
-    workers that has ended may still be seen beside the one that took its place: the newer one counts.
+    To be asked costs a host some of the time that it trains with, so one host is asked, once a second at most.
     """
-    found = [gauges for port in metrics_ports if (gauges := _parse(dashboard.text(f"http://127.0.0.1:{port}/metrics")))]
-    return max(found, key=lambda gauges: (gauges.get("restarts", 0), gauges.get("step", -1)), default={})
+
+    def __init__(self) -> None:
+        self._port = 0
+        self._asked_at = -math.inf
+
+    def read(self, metrics_ports: Sequence[int]) -> dict[str, float]:
+        """The gauges by name without their prefix (`step`, `loss`, ...), those of them that were set in the last two
+        seconds; empty when there are none, or when they were read just now."""
+        now = time.monotonic()
+        if now - self._asked_at < _GAUGE_SECONDS:
+            return {}
+        self._asked_at = now
+        for port in sorted(metrics_ports, key=lambda port: port != self._port):
+            if gauges := _parse(dashboard.text(f"http://127.0.0.1:{port}/metrics")):
+                self._port = port
+                return gauges
+        return {}
 
 
 @dataclass

@@ -34,7 +34,7 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 def advance_until_present(hosts: Hosts, slices: list[int]) -> None:
     def present() -> bool:
-        hosts.advance(hosts.dashboard.nodes())
+        hosts.advance()
         return hosts.present() == slices
 
     until(present, f"slices {slices} are in the cluster")

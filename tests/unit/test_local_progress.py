@@ -1,13 +1,14 @@
 """How a local run is shown."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from driver.local import progress
 from driver.local.hosts import State
-from driver.local.progress import View, duration
+from driver.local.progress import Gauges, View, duration
 
 RUN = {"name": "demo", "steps": 60}
 METRICS = """\
@@ -21,25 +22,41 @@ ray_tasks{State="RUNNING"} 3.0
 
 
 @pytest.fixture
-def hosts_say(monkeypatch):
-    def say(*texts):
-        monkeypatch.setattr("driver.local.dashboard.text", lambda url: texts[int(url.split(":")[2].split("/")[0])])
-        return progress.read_gauges(range(len(texts)))
+def machine(monkeypatch):
+    """A clock, what the hosts' metrics ports answer, and the ports that were asked."""
+    at = SimpleNamespace(time=100.0, answers={1: "", 2: METRICS}, asked=[])
 
-    return say
+    def answer(url):
+        at.asked.append(int(url.split(":")[2].split("/")[0]))
+        return at.answers[at.asked[-1]]
 
-
-def test_gauges_go_by_the_trainers_names(hosts_say):
-    assert hosts_say("", METRICS) == {"step": 12.0, "restarts": 1.0}
-
-
-def test_before_the_first_gauge_there_are_none(hosts_say):
-    assert hosts_say("", "ray_tasks 3.0\n") == {}
+    monkeypatch.setattr("driver.local.dashboard.text", answer)
+    monkeypatch.setattr("driver.local.progress.time.monotonic", lambda: at.time)
+    return at
 
 
-def test_a_group_of_workers_that_started_later_counts_although_its_step_is_earlier(hosts_say):
-    ended = METRICS.replace("12.0", "30.0").replace("1.0\n# TYPE", "0.0\n# TYPE")
-    assert hosts_say(ended, METRICS)["step"] == 12.0
+def test_gauges_go_by_the_trainers_names(machine):
+    assert Gauges().read([1, 2]) == {"step": 12.0, "restarts": 1.0}
+
+
+def test_before_the_first_gauge_there_are_none(machine):
+    assert Gauges().read([1]) == {}
+
+
+def test_the_host_that_reports_is_asked_alone_and_once_a_second(machine):
+    gauges = Gauges()
+    for _ in range(6):
+        gauges.read([1, 2])
+        machine.time += 0.5
+    assert machine.asked == [1, 2, 2, 2]
+
+
+def test_another_host_may_report_next(machine):
+    gauges = Gauges()
+    gauges.read([1, 2])
+    machine.time += 1
+    machine.answers = {1: METRICS.replace("12.0", "8.0"), 2: ""}
+    assert gauges.read([1, 2])["step"] == 8.0
 
 
 @pytest.mark.parametrize(
