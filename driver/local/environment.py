@@ -78,21 +78,32 @@ def check(python: Path, work: Path) -> Mapping[str, Any]:
 
 def _install(lock: Path, venv: Path) -> None:
     packages = sum("==" in line for line in lock.read_text().splitlines() if line[:1].isalnum())
-    console = stderr()
-    console.print(f"Installing the trainer's environment, once: {packages} packages, some 1.4 GB, into {venv}")
     python = sys.executable if sys.version_info[:2] == _PYTHON else ".".join(map(str, _PYTHON))
-    program = [uv.find_uv_bin()] + ([] if console.is_terminal else ["--quiet"])
-    for step in (
-        ["venv", "--quiet", "--clear", "--no-project", "--python", python, str(venv)],
-        ["pip", "install", "--python", str(venv / "bin" / "python"), "--requirement", str(lock)],
-    ):
-        # uv shows its own progress.
-        if subprocess.run([*DIES_WITH_PARENT, *program, *step], check=False).returncode != 0:
-            raise DriverError(
-                f"uv could not install {lock}.",
-                rule="It needs Python 3.12 and a package index.",
-                fix="see uv's message above; or name an environment that has them with --trainer-python",
-            )
+    console = stderr()
+    console.print(
+        f"Installing the trainer's environment, once: {packages} packages, 1.4 GB, into {venv}", soft_wrap=True
+    )
+    with console.status("uv") as status:
+        for step in (
+            ["venv", "--clear", "--no-project", "--python", python, str(venv)],
+            # Compiled now, or a dozen processes compile the same modules at once when the first run starts.
+            ["pip", "install", "--compile-bytecode", "--python", str(venv / "bin" / "python"), "-r", str(lock)],
+        ):
+            said = ""
+            command = [*DIES_WITH_PARENT, uv.find_uv_bin(), *step]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+                for line in process.stderr or ():
+                    said += line
+                    if line.startswith("Installed"):
+                        status.update("Compiling what was installed")
+                    elif line.strip() and not line.startswith(" +"):
+                        status.update(line.strip())
+            if process.returncode != 0:
+                raise DriverError(
+                    f"uv could not install {lock}:\n{said.strip()}",
+                    rule="It needs Python 3.12 and a package index.",
+                    fix="mend what uv names; or name an environment that has Ray and MaxText with --trainer-python",
+                )
 
 
 def _run(command: list[str], python: Path, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
