@@ -31,7 +31,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def text(out: Path) -> Path:
     """Values of a data set in the bucket: sources of the standard library."""
     sources = [str(Path(os.__file__).parent / name) for name in ("email", "json", "asyncio", "unittest")]
-    driver_runs.driver("data", "prepare", *sources, "--out", str(out / "text"))
+    driver_runs.driver("data", "prepare", *sources, "--out", str(out / "text"), "--sequence-length", "128")
     return out / "text" / "data.values.yaml"
 
 
