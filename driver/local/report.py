@@ -88,9 +88,8 @@ def summary(facts: Mapping[str, Any], console: Console, next_command: str) -> No
     if next_command:
         rows.append(("next", next_command))
     result = "[bold green]succeeded[/]" if facts["succeeded"] else "[bold red]failed[/]"
-    console.print(
-        f"\nRun [bold]{facts['run']}[/] {result}: step {facts['lastStep']} of {facts['steps'] - 1}", soft_wrap=True
-    )
+    where = f"step {facts['lastStep']} of {facts['steps'] - 1}" if facts["lastStep"] >= 0 else "before the first step"
+    console.print(f"\nRun [bold]{facts['run']}[/] {result}: {where}", soft_wrap=True)
     if facts["succeeded"] and not facts["stepsTrained"]:
         console.print("It was complete before: nothing was left to train. --steps N trains on.")
     if facts["cause"]:
