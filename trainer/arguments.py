@@ -99,6 +99,21 @@ def libtpu_arguments(run: Run) -> str:
     return " ".join(f"--{name}={_text(value)}" for name, value in flags.items())
 
 
+def check(run: Run) -> None:
+    """All that can be known before the workers start, so that it is not tried as often as failures are allowed.
+
+    Raises:
+        RunFileError: an argument is unknown, computed or impossible, or a data file is missing or does not fit.
+    """
+    check_keys(run)
+    for slices in run.slice_counts():
+        maxtext_arguments(run, slices)
+    try:
+        data_arguments.check_files(run.data.model_dump(by_alias=True), run.maxtext)
+    except ValueError as error:
+        raise RunFileError(str(error)) from error
+
+
 def check_keys(run: Run) -> None:
     """Refuses MaxText arguments that the installed MaxText does not know; says the nearest one.
 
@@ -150,6 +165,12 @@ def _accumulation(run: Run, slices: int) -> int:
         raise RunFileError(
             f"elastic.globalBatch=keep: {run.slices.max} slices' batch cannot be accumulated on {slices} slices;"
             " every count from elastic.minSlices to tpu.slices must divide tpu.slices"
+        )
+    batch = run.maxtext.get("per_device_batch_size", 1)
+    if run.data.kind != "synthetic" and isinstance(batch, float) and batch < 1:
+        raise RunFileError(
+            f"job.maxtext.per_device_batch_size={batch} with elastic.globalBatch=keep and real data: MaxText reads a"
+            " whole sequence for each chip, so that the batch would change with the slices; make it 1 or more"
         )
     base = run.maxtext.get("gradient_accumulation_steps", 1)
     if not isinstance(base, int) or base < 1:

@@ -26,9 +26,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         run = load(options.run_file)
-        arguments.check_keys(run)
-        for slices in run.slice_counts():
-            arguments.maxtext_arguments(run, slices)
+        arguments.check(run)
         if options.check:
             import check
 

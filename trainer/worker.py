@@ -43,7 +43,7 @@ def _run_maxtext(run: Run, slices: int) -> None:
     from maxtext.trainers.pre_train import train as pre_train
 
     logging.set_verbosity(logging.INFO)  # MaxText tells its steps at this level only
-    if run.data.kind == "grain":
+    if run.data.kind != "synthetic":
         data_iterator.install()
     argv = arguments.argv(run, slices, arguments.base_config())
     if run.tpu.emulated:

@@ -167,7 +167,7 @@ def test_the_entry_point_is_a_constant_whatever_is_trained():
         environment = yaml.safe_load(job["runtimeEnvYAML"])
         mount = job["submitterPodTemplate"]["spec"]["containers"][0]["volumeMounts"][0]
         assert environment["working_dir"] == mount["mountPath"]
-        assert environment["env_vars"] == {"RAY_DEDUP_LOGS": "0", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "120"}
+        assert environment["env_vars"] == {"RAY_DEDUP_LOGS": "0", "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "30"}
 
 
 def test_a_stopped_run_leaves_everything_else_as_it_was():

@@ -102,3 +102,16 @@ def test_a_misspelt_argument_is_refused_with_the_nearest_one(monkeypatch):
         RunFileError, match="checkpoint_perod: MaxText has no such argument; did you mean checkpoint_period"
     ):
         arguments.check_keys(run_files.run(maxtext={"checkpoint_perod": 1}))
+
+
+def test_a_batch_of_part_of_a_sequence_cannot_be_kept_on_real_data():
+    data = {"kind": "grain", "trainFiles": "/data/a", "tokenizer": {"type": "", "path": "/data/t"}}
+    run = run_files.run(**run_files.ELASTIC, data=data, maxtext={"per_device_batch_size": 0.5})
+    with pytest.raises(RunFileError, match="per_device_batch_size=0.5 .* make it 1 or more"):
+        told(run, 1)
+
+
+def test_data_that_is_not_there_is_known_before_the_workers_start(tmp_path):
+    data = {"kind": "grain", "trainFiles": str(tmp_path / "train-*"), "tokenizer": {"type": "", "path": str(tmp_path)}}
+    with pytest.raises(RunFileError, match="data.trainFiles is .*train-.*, and no file matches it"):
+        arguments.check(run_files.run(data=data))
