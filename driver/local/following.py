@@ -133,7 +133,7 @@ class Follower:
             return "Loading MaxText and compiling"
         if time.monotonic() - self._heard > max(10.0, 3 * self.view.gauges.get("step_seconds", 0)):
             return "Waiting for the workers to start again"
-        return "Training" if self.view.step < self.view.run["steps"] - 1 else "Saving the last checkpoint"
+        return progress.TRAINING if self.view.step < self.view.run["steps"] - 1 else "Saving the last checkpoint"
 
     def _tell(self, text: str, kind: str = "slice") -> None:
         self.happened.append({"time": time.time(), "kind": kind, "text": text})

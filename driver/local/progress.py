@@ -19,6 +19,7 @@ from driver.local import dashboard
 from driver.local.hosts import State
 
 _PREFIX = "ray_maxtext_"
+TRAINING = "Training"  # the phase in which steps are taken
 _LINE_SECONDS = 10.0
 _GAUGE_SECONDS = 1.0  # Ray exports them no more often
 _COLOURS = {State.READY: "green", State.QUEUED: "yellow", State.STARTING: "yellow", State.LEAVING: "yellow"}
@@ -181,7 +182,8 @@ class _Lines:
         if view.phase != self._phase:
             self._phase = view.phase
             self.tell(view.phase)
-        if view.step != self._step and time.monotonic() - self._said_at >= _LINE_SECONDS:
+        new = view.phase == TRAINING and view.step != self._step
+        if new and time.monotonic() - self._said_at >= _LINE_SECONDS:
             self._step = view.step
             self.tell(f"step {view.step} of {view.run['steps'] - 1}  {view.numbers()}")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from driver.local import picture, records
@@ -94,12 +93,9 @@ def summary(facts: Mapping[str, Any], console: Console, next_command: str) -> No
         console.print("It was complete before: nothing was left to train. --steps N trains on.")
     if facts["cause"]:
         console.print(facts["cause"], style="red", markup=False, soft_wrap=True)
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
     for label, text in rows:
-        table.add_row(label, Text(text))  # as it stands: paths and commands may have brackets
-    console.print(table)
+        # Lines are left to the terminal to wrap, so that paths and commands can be copied.
+        console.print(Text.assemble((f"{label:<12}", "dim"), text), soft_wrap=True)
 
 
 def _median(records: Sequence[Mapping[str, Any]], key: str) -> float | None:
