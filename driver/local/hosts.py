@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +41,8 @@ _RAY_SETTINGS = {
     "RAY_health_check_timeout_ms": "10000",
 }
 _OBJECT_STORE_BYTES = 100_000_000
-_TRIES = 5
+_TRIES = 3
+_START_SECONDS = 240.0
 
 
 class State(Enum):
@@ -64,9 +66,14 @@ class Host:
     options: Sequence[str] = field(repr=False)
     state: State = State.QUEUED
     tries: int = 0
+    started: float = 0.0
     metrics_port: int = 0
     agent_port: int = 0
     process: subprocess.Popen[bytes] | None = None
+
+    def hangs(self) -> bool:
+        """Whether it should have started long ago."""
+        return self.state is State.STARTING and time.monotonic() - self.started > _START_SECONDS
 
     def ended(self) -> bool:
         return self.process is not None and self.process.poll() is not None
@@ -162,6 +169,8 @@ class Hosts:
         alive = {node["node_ip"] for node in nodes if node["state"] == "ALIVE"}
         ended = []
         for host in self.all():
+            if host.hangs():
+                host.vanish()
             if host.state in (State.STARTING, State.READY) and host.ended():
                 ended.append(host)
                 if host is self.head and host.state is State.READY:
@@ -207,7 +216,7 @@ class Hosts:
             raise DriverError(f"The emulated host {host.name} does not start.\n{self._tail(host)}")
         host.tries += 1
         host.environment["RAY_OVERRIDE_NODE_ID_FOR_TESTING"] = secrets.token_hex(28)  # see _announce_agent
-        host.state = State.STARTING
+        host.state, host.started = State.STARTING, time.monotonic()
         folder = self.folder / host.name
         shutil.rmtree(folder, ignore_errors=True)  # or Ray shows a former life's logs once more
         (folder / "ray" / "tmp").mkdir(parents=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from driver.errors import DriverError
 from driver.local.hosts import Host, Hosts, State
 
 pytestmark = pytest.mark.local
@@ -134,3 +135,13 @@ def test_a_driver_that_is_ended_leaves_nothing(number, tmp_path, trainer_python)
         assert "Interrupted before the first step." in log.read_text()
     assert not processes_of(f"{tmp_path}/driver-local-") + processes_of(network[1])
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
+
+
+def test_a_host_that_never_starts_ends_with_what_it_said(tmp_path):
+    ray = tmp_path / "bin" / "ray"
+    ray.parent.mkdir()
+    ray.write_text("#!/bin/sh\necho no such device\nexit 3\n")
+    ray.chmod(0o755)
+    hosts = Hosts(tmp_path / "hosts", ray.with_name("python"), SMALL)
+    with pytest.raises(DriverError, match=r"host head does not start\.\nno such device"):
+        until(lambda: hosts.advance() and False, "the third try has failed")
