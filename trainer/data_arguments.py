@@ -75,7 +75,8 @@ def arguments(data: Mapping[str, Any], *, slices: int, max_slices: int, elastic:
     if data["kind"] == "grain":
         return result | {
             "grain_train_files": data["trainFiles"],
-            "grain_eval_files": data["evalFiles"],
+            # MaxText reads an empty value as None, and refuses it.
+            **({"grain_eval_files": data["evalFiles"]} if data["evalFiles"] else {}),
             "grain_file_type": data["fileType"],
             "grain_use_elastic_iterator": resizable(data),
             "num_epoch": data["epochs"] or ENDLESS,

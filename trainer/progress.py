@@ -5,6 +5,7 @@ checkpoint: what a killed group had not written belongs to steps that are traine
 """
 
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from ray.util.metrics import Gauge
 from run import Run
 
 Record = dict[str, Any]
+
+_GAUGE_SECONDS = 1.0
 
 
 class Reporter:
@@ -32,6 +35,8 @@ class Reporter:
         }
         for gauge in self._gauges.values():
             gauge.set_default_tags(tags)
+        self._values: dict[str, float] = {}
+        self._closed = threading.Event()
         history = metrics.read(run.progress)
         self._restarts = len(history.sessions_since_end())
         self._session = sum(session["attempt"] == run.attempt for session in history.sessions) + 1
@@ -42,6 +47,12 @@ class Reporter:
         self._add("session", last + 1, start_step=last + 1, slices=self._slices,
                   hosts=self._run.hosts(self._slices), chips=self._run.chips(self._slices))  # fmt: skip
         self._set(slices=self._slices, restarts=self._restarts, last_checkpoint_step=last)
+        self.flush()
+        threading.Thread(target=self._keep_gauges, name="gauges", daemon=True).start()
+
+    def close(self) -> None:
+        """The session is over: writes what is pending."""
+        self._closed.set()
         self.flush()
 
     def step(self, step: int, scalars: Mapping[str, Any]) -> None:
@@ -104,8 +115,14 @@ class Reporter:
         )
 
     def _set(self, **values: float) -> None:
+        self._values |= values
         for name, value in values.items():
             self._gauges[name].set(value)
+
+    def _keep_gauges(self) -> None:
+        """Sets all gauges again and again: Ray (2.60) exports one only while it is being set."""
+        while not self._closed.wait(_GAUGE_SECONDS):
+            self._set(**self._values)
 
 
 def listen(reporter: Reporter | None, beat: Callable[[], None]) -> None:

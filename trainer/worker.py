@@ -33,7 +33,7 @@ def train(config: dict[str, Any]) -> None:
             _run_maxtext(run, slices)
         finally:
             if reporter:
-                reporter.flush()
+                reporter.close()
     if first:
         _check_end(run)
 
