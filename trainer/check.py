@@ -10,6 +10,7 @@ from typing import Any
 
 import arguments
 import emulation
+from pydantic import ValidationError
 from run import Run, RunFileError
 
 
@@ -40,5 +41,8 @@ def _configuration(run: Run, slices: int) -> Any:
     alone = ["skip_jax_distributed_system=true", f"num_slices={slices}", "log_config=false"]
     try:
         return pyconfig.initialize([*argv, *alone])
+    except ValidationError as error:
+        told = "; ".join(f"{'.'.join(map(str, e['loc']))}={e['input']!r}: {e['msg']}" for e in error.errors())
+        raise RunFileError(f"MaxText refuses job.maxtext: {told}") from error
     except Exception as error:
         raise RunFileError(f"MaxText refuses the arguments: {' '.join(str(error).split())[:600]}") from error

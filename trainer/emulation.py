@@ -33,8 +33,8 @@ def worker_environment(run: Run) -> dict[str, str]:
 def arguments(run: Run, slices: int) -> dict[str, object]:
     """Pure data parallelism between chips, whatever the profile shards: the axes a profile sets are for real chips.
 
-    CPU collectives of one program are not ordered between processes, and long runs with FSDP across processes hang
-    (docs/emulation.md); with data parallelism there is nothing to reorder.
+    Long runs with FSDP across CPU processes have been seen to hang, each process waiting in another collective; data
+    parallelism has one kind of collective and was never seen to (scripts/bench/hangs.py counts).
     """
     sharded = [key for key in run.maxtext if key.startswith(("ici_", "dcn_")) and key.endswith("_parallelism")]
     axes: dict[str, object] = dict.fromkeys(sharded, 1)
