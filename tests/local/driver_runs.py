@@ -22,8 +22,8 @@ from tests.local.plain_runs import CPU, PROGRAM, Losses
 DRIVER = Path(sys.executable).with_name("driver")
 TIMEOUT_SECONDS = 900
 
-# The tiny profile with a schedule that does not depend on job.steps, so that runs of any length can be compared, and with
-# a learning rate at which a difference in the last digit does not grow (at the profile's own it is 1e-3 after 120 steps).
+# The tiny profile with a schedule that does not depend on job.steps, so that runs of any length can be compared, and
+# with a learning rate at which a difference in the last digit does not grow (at the profile's own: 1e-3 by step 120).
 MODEL = {
     "learning_rate": 1e-3,
     "max_target_length": 128,
