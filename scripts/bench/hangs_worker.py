@@ -1,13 +1,16 @@
 """The part of hangs.py that runs in the trainer's environment: one run for each line on standard input.
 
-Answers each with a JSON line: {"run", "outcome": finished | hung | failed, "step": last one, "seconds"}.
+Answers each with a JSON line: {"run", "outcome": finished | hung | failed, "step": last one, "seconds",
+"stepSeconds": median wall time of a step}.
 """
 
+import itertools
 import json
 import os
 import select
 import signal
 import socket
+import statistics
 import sys
 import time
 from typing import Any
@@ -37,7 +40,7 @@ def one_run(name: str) -> dict[str, Any]:
     reading, writing = os.pipe()
     children = [_fork(name, rank, port, writing) for rank in range(REQUEST["hosts"])]
     os.close(writing)
-    step, outcome = _watch(reading)
+    step, step_seconds, outcome = _watch(reading)
     for child in children:
         if outcome != "finished":
             os.kill(child, signal.SIGKILL)
@@ -45,20 +48,27 @@ def one_run(name: str) -> dict[str, Any]:
     os.close(reading)
     if outcome == "finished" and (any(codes) or step < REQUEST["steps"] - 1):
         outcome = "failed"
-    return {"run": name, "outcome": outcome, "step": step, "seconds": round(time.monotonic() - began, 1)}
+    seconds = round(time.monotonic() - began, 1)
+    return {"run": name, "outcome": outcome, "step": step, "seconds": seconds, "stepSeconds": step_seconds}
 
 
-def _watch(reading: int) -> tuple[int, str]:
-    """Follows the steps that the processes write into the pipe until all have closed it."""
-    step, pending = -1, b""
-    while True:
-        if not select.select([reading], [], [], REQUEST["stallSeconds"])[0]:
-            return step, "hung"
+def _watch(reading: int) -> tuple[int, float | None, str]:
+    """Follows the steps that the processes write into the pipe until all have closed it: the last one, the median
+    seconds between the first reports of two steps (after the first ten), and finished or hung."""
+    first_seen: dict[int, float] = {}
+    pending = b""
+    outcome = "hung"
+    while select.select([reading], [], [], REQUEST["stallSeconds"])[0]:
         told = os.read(reading, 4096)
         if not told:
-            return step, "finished"
+            outcome = "finished"
+            break
         *lines, pending = (pending + told).split(b"\n")
-        step = max([step, *(int(line) for line in lines)])
+        for line in lines:
+            first_seen.setdefault(int(line), time.monotonic())
+    times = [first_seen[step] for step in sorted(first_seen) if step >= 10]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    return max(first_seen, default=-1), statistics.median(gaps) if gaps else None, outcome
 
 
 def _fork(name: str, rank: int, port: int, writing: int) -> int:
