@@ -27,7 +27,7 @@ def facts(
 ) -> dict[str, Any]:
     """The result of a run as `--output json` prints it (docs/local.md).
 
-    run: run.yaml. work: the folder with the trainer's files, whose reader of records is used. begun, ended: unix
+    run: run.yaml. work: the folder with the trainer's files, whose readers are used. begun, ended: unix
     seconds of the command. events: Follower.happened.
     """
     folder = Path(run["outputDirectory"]) / run["name"]
@@ -36,7 +36,6 @@ def facts(
     # Records of earlier jobs of the same run are in the same folder.
     trained = [record for record in history.steps.values() if record["time"] >= begun]
     sessions = [record for record in history.sessions if record["time"] >= begun]
-    checkpoint = max((int(path.name) for path in (folder / "checkpoints").glob("*") if path.name.isdigit()), default=-1)
     return {
         "run": run["name"],
         "succeeded": succeeded,
@@ -45,7 +44,9 @@ def facts(
         "slicesMin": run["slices"]["min"],
         "slicesMax": run["slices"]["max"],
         "lastStep": max(history.steps, default=-1),
-        "lastCheckpoint": history.end["last_checkpoint"] if succeeded and history.end else checkpoint,
+        "lastCheckpoint": history.end["last_checkpoint"]
+        if succeeded and history.end
+        else records.last_checkpoint(work, folder),
         "stepsTrained": len(trained),
         "lossFirst": statistics.fmean(losses[:_MEAN_OF]) if losses else None,
         "lossLast": statistics.fmean(losses[-_MEAN_OF:]) if losses else None,

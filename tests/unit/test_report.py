@@ -84,8 +84,13 @@ def test_evaluations_are_reported_by_step(facts):
 
 
 def test_the_last_checkpoint_of_a_failed_run_is_read_from_its_folder(facts, tmp_path):
-    for name in ("0", "20", "40.orbax-checkpoint-tmp"):
-        (tmp_path / "demo" / "checkpoints" / name).mkdir(parents=True)
+    for name in ("0", "20", "30", "40.orbax-checkpoint-tmp"):
+        items = tmp_path / "demo" / "checkpoints" / name / "items"
+        items.mkdir(parents=True)
+        for file in ("_METADATA", "manifest.ocdbt"):
+            (items / file).write_text("{}")
+        stamp = {"commit_timestamp_nsecs": None if name == "30" else 1}  # 30 was cut short
+        (items.parent / "_CHECKPOINT_METADATA").write_text(json.dumps(stamp))
     assert facts(step(30, 1029.0, 2.4), succeeded=False, cause="worker 0: boom")["lastCheckpoint"] == 20
 
 
