@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
-from driver import output
-from driver.local import report, training
+from driver import output, resources
+from driver.local import preemption, records, report, training
 from driver.local.preemption import Event, parse_give_back, parse_preemption
 from driver.values import Values, find_file
+
+_STEPS_TO_REHEARSE = 6  # the fewest in which a slice goes and comes back between other steps
 
 
 class _Event(click.ParamType[Event]):
@@ -66,14 +68,7 @@ class _Event(click.ParamType[Event]):
 )
 @click.option("--dashboard-port", type=click.IntRange(1024, 65535), help="Port of Ray's dashboard [a free one].")
 @output.output_option
-def command(
-    files: tuple[str, ...],
-    sets: tuple[str, ...],
-    texts: tuple[str, ...],
-    preemptions: tuple[Event, ...],
-    give_backs: tuple[Event, ...],
-    **options: Any,
-) -> int:
+def command(**options: Any) -> int:
     """Trains on emulated TPU slices on this machine: the same chart, trainer and Ray as on GKE, with CPU devices in the
     place of TPU chips. The exit code is the job's.
 
@@ -81,29 +76,59 @@ def command(
     driver local -f tiny
     driver local -f tiny --set elastic.enabled=true --preempt 1@20 --give-back 1@40
     """
+    return 0 if training.train(_request(**options), output.stderr(), _tell_result) else 1
+
+
+def _request(
+    *,
+    files: tuple[str, ...],
+    sets: tuple[str, ...],
+    texts: tuple[str, ...],
+    preemptions: tuple[Event, ...],
+    give_backs: tuple[Event, ...],
+    **options: Any,
+) -> training.Request:
     values = Values(tuple(find_file(file) for file in files), sets, texts)
-    request = training.Request(values, events=(*preemptions, *give_backs), **options)
-    return 0 if training.train(request, output.stderr(), _tell_result) else 1
+    return training.Request(values, events=(*preemptions, *give_backs), **options)
 
 
 def _tell_result(facts: Mapping[str, Any]) -> None:
     if output.as_json():
         output.print_json(facts)
     else:
-        report.summary(facts, output.stdout(), _next_command(facts))
+        report.summary(facts, output.stdout(), next_command(facts, sys.argv[1:]))
 
 
-def _next_command(facts: Mapping[str, Any]) -> str:
-    """This command again, with what is worth trying next."""
+def next_command(facts: Mapping[str, Any], arguments: Sequence[str]) -> str:
+    """This command line again, with what is worth trying next: the loss of a slice, or else more steps.
+
+    Empty where neither would be accepted, and after a failure.
+    """
     if not facts["succeeded"]:
         return ""
-    if facts["slicesMin"] == facts["slicesMax"] > 1:
-        third = facts["steps"] // 3
-        more = ["--set", f"elastic.enabled=true,job.runName={facts['run']}-elastic"]
-        more += ["--preempt", f"1@{third}", "--give-back", f"1@{2 * third}"]
-    else:
-        more = ["--steps", str(2 * facts["steps"])]
-    return shlex.join(["driver", *_without(sys.argv[1:], "--preempt", "--give-back", "--steps"), *more])
+    steps, slices = facts["steps"], facts["slicesMax"]
+    again = _without(arguments, "--preempt", "--give-back")
+    suggestions = [[*_without(again, "--steps"), "--steps", str(2 * steps)]]
+    if facts["slicesMin"] == slices > 1 and steps >= _STEPS_TO_REHEARSE:
+        elastic = ["--set", f"elastic.enabled=true,elastic.minSlices={slices - 1}"]
+        elastic += ["--set-string", f"job.runName={facts['run']}-elastic"]
+        elastic += ["--preempt", f"1@{steps // 3}", "--give-back", f"1@{2 * (steps // 3)}"]
+        suggestions.insert(0, again + elastic)
+    return next((shlex.join(["driver", *suggested]) for suggested in suggestions if _accepted(suggested)), "")
+
+
+def _accepted(arguments: Sequence[str]) -> bool:
+    """Whether the chart, the rehearsal and the data's rules take this command line."""
+    try:
+        context = command.make_context("local", list(arguments[arguments.index("local") + 1 :]))
+        request = _request(**context.params)
+        run = training.plan(request).run
+        preemption.check(request.events, run)
+        data = records.trainer_module(resources.trainer_dir(), "data_arguments")
+        data.validate(run["data"], elastic=run["elastic"]["enabled"])
+    except (click.ClickException, ValueError):
+        return False
+    return True
 
 
 def _without(arguments: Sequence[str], *options: str) -> list[str]:
