@@ -15,6 +15,8 @@ from driver.local.job import Job
 from driver.local.preemption import Event, Rehearsal
 
 _TICK_SECONDS = 0.5
+# Ray shows the gauges of a group of workers for two seconds after its end; the next one's first step takes longer.
+_STALE_SECONDS = 2.5
 
 
 class Follower:
@@ -37,7 +39,8 @@ class Follower:
         self._begun = time.time()
         self._run_folder = Path(rendering.run["outputDirectory"]) / rendering.run["name"]
         self._files: list[Path] = []
-        self._sessions, self._stepping, self._heard = 0, False, 0.0
+        self._sessions, self._session_seen = 0, 0.0
+        self._stepping, self._heard = False, 0.0
         self._slices = rendering.run["slices"]["max"]
 
     @property
@@ -111,21 +114,22 @@ class Follower:
                 slices = f"{session['slices']} {'slice' if session['slices'] == 1 else 'slices'}"
                 self._tell(f"the workers start again on {slices} from step {session['start_step']}", "restart")
             self._sessions += 1
-            self._stepping = False
+            self._stepping, self._session_seen = False, time.monotonic()
             self.view.gauges = {**self.view.gauges, "step": session["start_step"] - 1}
         self.view.restarts = max(0, self._sessions - 1)
 
     def _see_gauges(self, gauges: Mapping[str, float]) -> None:
         """Ray exports a gauge only after it was set, so what is missing is as it was last."""
+        if time.monotonic() - self._session_seen < _STALE_SECONDS:
+            return
         self.view.gauges = {**self.view.gauges, **gauges}
         if gauges:
             self._heard = time.monotonic()
-        # Those of a group that has ended are seen for two seconds more; the next one's first step takes longer.
-        if "step" in gauges and gauges.get("restarts", self.view.restarts) == self.view.restarts:
+        if "step" in gauges and self._sessions:
             self._stepping = True
 
     def _phase(self, state: JobState | None) -> str:
-        if state is None:
+        if state is None and not self._sessions:
             return "Submitting the job"
         if not self._sessions:
             return "Waiting for the workers"

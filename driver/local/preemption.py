@@ -96,7 +96,7 @@ class Rehearsal:
         self._lost_in = -1  # restarts when a slice was last taken away
 
     def advance(self, step: int, restarts: int) -> None:
-        """step: the last one trained, -1 for none. restarts: of the worker group, as the run's gauge tells."""
+        """step: the last one trained, -1 for none. restarts: of the worker group, by the run's records."""
         while self.pending and step >= self.pending[0].step:
             event = self.pending[0]
             # Until the group has started again, the step is that of the group which has just lost the slice.
