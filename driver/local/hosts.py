@@ -213,7 +213,8 @@ class Hosts:
 
     def _start(self, host: Host) -> None:
         if host.tries == _TRIES:
-            raise DriverError(f"The emulated host {host.name} does not start.\n{self._tail(host)}")
+            trouble = f" Ray's dashboard: {self.dashboard.trouble}." if self.dashboard.trouble else ""
+            raise DriverError(f"The emulated host {host.name} does not start.{trouble}\n{self._tail(host)}")
         host.tries += 1
         host.environment["RAY_OVERRIDE_NODE_ID_FOR_TESTING"] = secrets.token_hex(28)  # see _announce_agent
         host.state, host.started = State.STARTING, time.monotonic()

@@ -3,6 +3,7 @@
 import json
 import shlex
 import subprocess
+import time
 from pathlib import Path
 
 import yaml
@@ -13,6 +14,8 @@ from driver.local.dashboard import JobState
 from driver.local.hosts import Hosts
 from driver.local.machine import DIES_WITH_PARENT, environment
 
+_SILENT_SECONDS = 300.0
+
 
 class Job:
     """One submission of the run in the folder `work`, which holds the trainer's files.
@@ -22,6 +25,7 @@ class Job:
 
     def __init__(self, hosts: Hosts, rendering: Rendering, work: Path, submission_id: str) -> None:
         self._hosts, self._id = hosts, submission_id
+        self._heard = time.monotonic()
         runtime_env = yaml.safe_load(rendering.job["runtimeEnvYAML"])
         runtime_env.pop("working_dir", None)  # the pod's folder; here it is `work`
         ray = [str(hosts.python.parent / "ray"), "job", "submit", "--no-wait", "--address", hosts.dashboard.address]
@@ -39,13 +43,21 @@ class Job:
         )
 
     def state(self) -> JobState | None:
-        """What Ray says of the job; None while it is being submitted. Raises a DriverError when it was not accepted."""
-        if self._submission.poll() is None:
-            return None
-        if self._submission.returncode != 0:
+        """What Ray says of the job; None while it is being submitted, and while Ray's dashboard does not answer.
+
+        Raises a DriverError when the job was not accepted, and when nothing was heard for some minutes.
+        """
+        submitted = self._submission.poll()
+        if submitted:
             said = self._submission.stdout.read().strip().splitlines() if self._submission.stdout else []
             raise DriverError(f"Ray did not accept the job: {said[-1] if said else 'it said nothing'}")
-        return self._hosts.dashboard.job_state(self._id)
+        state = self._hosts.dashboard.job_state(self._id) if submitted == 0 else None
+        if state is not None:
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard > _SILENT_SECONDS:
+            why = self._hosts.dashboard.trouble or "the job is still being submitted"
+            raise DriverError(f"Ray has told nothing of the job for {_SILENT_SECONDS:.0f} s: {why}.")
+        return state
 
     @property
     def log(self) -> Path:
