@@ -8,6 +8,8 @@ import re
 import shutil
 from pathlib import Path
 
+import arguments
+import data_arguments
 import pytest
 import yaml
 
@@ -42,6 +44,22 @@ def test_all_problems_of_one_rendering_are_in_one_message():
         ("3", "maxtextArguments"),
         ("4", "tpuEnvironment"),
     ]
+
+
+def test_every_argument_that_the_trainer_computes_is_refused():
+    computed = arguments.COMPUTED | data_arguments.OWNED
+    with pytest.raises(HelmError) as refused:
+        template(values={"job": {"maxtext": {**dict.fromkeys(computed, 1), "hf_access_token": "x"}}})
+    assert set(re.findall(r"job\.maxtext\.(\w+) is set\. The trainer computes it", str(refused.value))) == computed
+    rules = (CHART / "templates" / "_validate.tpl").read_text()
+    listed = rules.partition('define "maxtext-multislice.computedArguments" -}}')[2].partition("{{- end -}}")[0]
+    assert set(yaml.safe_load(listed)) == computed
+
+
+def test_a_longer_notice_can_be_allowed_and_on_demand_needs_no_leave():
+    grace = "worker.terminationGracePeriodSeconds=60"
+    template(sets=[grace])
+    template(sets=[grace, "tpu.capacity=spot", "guards.allow.spotGracePeriod=true"])
 
 
 def test_a_rule_can_be_broken_on_purpose_and_the_run_says_so():
@@ -99,6 +117,8 @@ def test_notes_say_what_is_unusual():
     assert "No run is submitted" in text
     assert "get raycluster" not in text
     assert "storage.bucket is empty" in notes()
+    assert "That the tag rayproject/ray:2.60.0-py312-tpu exists was not verified." in notes()
+    assert "not verified" not in notes("--set", "image.uri=registry.example/trainer:1")
 
 
 def test_only_the_tutorials_profiles_break_rules():

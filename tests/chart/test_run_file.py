@@ -32,6 +32,7 @@ def test_what_is_told_of_the_slices_follows_from_type_topology_and_number():
         "acceleratorType": "v6e-16",
         "hostsPerSlice": 4,
         "chipsPerHost": 4,
+        "devicesPerChip": 1,
         "hbmGiBPerChip": 31.25,
         "peakTflopsPerChip": 918,
         "emulated": False,
@@ -58,6 +59,19 @@ def test_what_is_told_of_the_slices_follows_from_type_topology_and_number():
 def test_hosts_and_names_of_other_types(kind, topology, chips_per_host, expected):
     tpu = template(values={"tpu": {"type": kind, "topology": topology, "chipsPerHost": chips_per_host}}).run["tpu"]
     assert (tpu["acceleratorType"], tpu["hostsPerSlice"], tpu["chipsPerHost"]) == expected
+
+
+def test_a_chip_of_v7x_is_two_devices():
+    assert template(values={"tpu": {"type": "v7x", "topology": "2x2x1"}}).run["tpu"]["devicesPerChip"] == 2
+
+
+def test_interfaces_are_those_of_dranet_only_where_it_is_on():
+    def interfaces(*sets: str) -> str:
+        return str(template(sets=sets).run["megascale"]["interfacePrefixes"])
+
+    without = "network.dranet.enabled=false"
+    assert (interfaces(), interfaces(without)) == ("eth1,eth2,lo", "")
+    assert (interfaces("job.megascaleInterfaces="), interfaces(without, "job.megascaleInterfaces=eth0")) == ("", "eth0")
 
 
 def test_the_run_is_named_after_the_release_and_never_after_the_time():

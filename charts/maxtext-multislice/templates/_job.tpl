@@ -43,5 +43,5 @@ submitterPodTemplate:
 {{/* The environment of the entry point, which is where Ray Train reads its own settings from. As YAML. */}}
 {{- define "maxtext-multislice.jobEnv" -}}
 {{- $env := dict "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S" .Values.job.workerGroupStartTimeoutSeconds -}}
-{{- include "maxtext-multislice.merged" (list $env .Values.rayJob.env) | fromYaml | include "maxtext-multislice.strings" -}}
+{{- include "maxtext-multislice.merged" (list .Values.rayJob.env $env) | fromYaml | include "maxtext-multislice.strings" -}}
 {{- end -}}

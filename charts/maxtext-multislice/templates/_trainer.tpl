@@ -58,6 +58,7 @@ run.yaml: |
   "versions" (dict "chart" .Chart.Version "ray" $v.rayVersion "maxtext" $v.maxtextVersion)
   "tpu" (dict "type" $v.tpu.type "topology" $v.tpu.topology "rayAcceleratorType" $tpu.rayAcceleratorType
           "acceleratorType" $tpu.acceleratorType "hostsPerSlice" $tpu.hosts "chipsPerHost" $tpu.chipsPerHost
+          "devicesPerChip" $tpu.devicesPerChip
           "hbmGiBPerChip" $tpu.hbmGiBPerChip "peakTflopsPerChip" $tpu.peakTflopsPerChip "emulated" $v.tpu.emulated)
   "slices" (dict "min" (include "maxtext-multislice.minSlices" . | int) "max" (int $v.tpu.slices))
   "elastic" (dict "enabled" $v.elastic.enabled "resizeIntervalSeconds" $v.elastic.resizeIntervalSeconds
@@ -65,7 +66,7 @@ run.yaml: |
   "failures" (dict "maxFailures" $v.job.maxFailures "maxPreemptions" $v.job.maxPreemptions)
   "timeouts" (dict "workerGroupStartSeconds" $v.job.workerGroupStartTimeoutSeconds
                "stallSeconds" $v.job.stallTimeoutSeconds "previousJobSeconds" $v.job.previousJobTimeoutSeconds)
-  "megascale" (dict "port" $v.job.megascalePort "interfacePrefixes" $v.job.megascaleInterfaces)
+  "megascale" (dict "port" $v.job.megascalePort "interfacePrefixes" (include "maxtext-multislice.megascaleInterfaces" .))
   "maxtext" (include "maxtext-multislice.withoutNulls" $v.job.maxtext | fromYaml)
   "libtpuFlags" (include "maxtext-multislice.withoutNulls" $v.job.libtpuFlags | fromYaml)
   "env" (include "maxtext-multislice.strings" $v.job.env | fromYaml)
@@ -75,6 +76,15 @@ run.yaml: |
 -}}
 {{- /* Go writes 3e-05, which YAML 1.1 (PyYAML) reads as text: it wants a point. */ -}}
 {{- regexReplaceAll "(?m)(: -?[0-9]+)(e[-+][0-9]+)$" (toYaml $run) "${1}.0${2}" -}}
+{{- end -}}
+
+{{/* Without DRANET a pod has no devices of its own to name, and libtpu takes the interface that there is. */}}
+{{- define "maxtext-multislice.megascaleInterfaces" -}}
+{{- if ne .Values.job.megascaleInterfaces "auto" -}}
+{{- .Values.job.megascaleInterfaces -}}
+{{- else if .Values.network.dranet.enabled -}}
+eth1,eth2,lo
+{{- end -}}
 {{- end -}}
 
 {{/* values.data with its file patterns made absolute. As YAML. */}}

@@ -11,15 +11,18 @@
 - names
 - runName
 - storage
+- outputFolder
 - networkDevices
 - maxtextArguments
 - libtpuFlags
 - tpuEnvironment
 - nodeSelector
 - checkpointPeriod
+- spotGracePeriod
 - data
 - runtimeInstall
 - suspend
+- jobEnvironment
 {{- end -}}
 
 {{/* Every manifest calls this first. */}}
@@ -158,12 +161,21 @@
 {{- list . "storage" (printf "storage.bucket is %s. It is the bucket's name alone: set storage.bucket=%s, and a folder in it as job.outputFolder."
       $storage.bucket (index (trimPrefix "gs://" $storage.bucket | splitList "/") 0)) | include "maxtext-multislice.problem" -}}
 {{- else if and $installing (not $storage.bucket) -}}
-{{- list . "storage" "storage.bucket is empty. A run writes its checkpoints to a Cloud Storage bucket: add -f SITE.values.yaml (which `driver bootstrap` writes), or --set storage.bucket=NAME." | include "maxtext-multislice.problem" -}}
+{{- list . "storage" "storage.bucket is empty. A run writes its checkpoints to a Cloud Storage bucket: add --set storage.bucket=NAME." | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- else if and (eq $storage.kind "pvc") (not $storage.claimName) -}}
 {{- list . "storage" "storage.kind is pvc and storage.claimName is empty. Set storage.claimName to an existing claim that can be mounted ReadWriteMany." | include "maxtext-multislice.problem" -}}
 {{- else if and (eq $storage.kind "folder") (not (hasPrefix "/" $storage.folder)) -}}
 {{- list . "storage" (printf "storage.kind is folder and storage.folder is %q. Set storage.folder to an absolute path on the nodes." $storage.folder) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Another place than the mount would be the pod's own disk, and the checkpoints would go with the pod. */}}
+{{- define "maxtext-multislice.rule.outputFolder" -}}
+{{- $folder := .Values.job.outputFolder -}}
+{{- if or (hasPrefix "/" $folder) (contains "://" $folder) (has ".." (splitList "/" $folder)) -}}
+{{- list . "outputFolder" (printf "job.outputFolder is %s. It is a folder below storage.mountPath, without a leading `/`, a scheme or a `..`: set job.outputFolder to such a path, for example team-a/runs."
+      $folder) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
 
@@ -174,9 +186,14 @@
 {{- list . "networkDevices" (printf "network.dranet.enabled is true and the cluster (Kubernetes %s) has no resource.k8s.io/v1. GKE DRANET needs 1.34.1-gke.1829001, on Autopilot 1.35.2-gke.1842000: upgrade the cluster, or set network.dranet.enabled=false, at the price of slow traffic between slices."
       .root.Capabilities.KubeVersion.Version) | include "maxtext-multislice.problem" -}}
 {{- end -}}
+{{- if and (not .Values.network.dranet.enabled) (regexMatch "(^|,) *eth[12] *(,|$)" .Values.job.megascaleInterfaces) -}}
+{{- list . "networkDevices" (printf "network.dranet.enabled is false and job.megascaleInterfaces is %s. eth1 and eth2 are the devices that DRANET adds: set job.megascaleInterfaces=auto, or network.dranet.enabled=true."
+      .Values.job.megascaleInterfaces) | include "maxtext-multislice.problem" -}}
+{{- end -}}
 {{- end -}}
 
-{{/* MaxText arguments that the trainer computes, and the value to set in their place. A pattern ends in *. */}}
+{{/* MaxText arguments that the trainer computes, and the value to set in their place: COMPUTED of trainer/arguments.py and
+     OWNED of trainer/data_arguments.py. */}}
 {{- define "maxtext-multislice.computedArguments" -}}
 run_name: job.runName
 base_output_directory: storage.mountPath and job.outputFolder
@@ -185,28 +202,41 @@ num_slices: tpu.slices
 hardware: tpu.type and tpu.emulated
 jax_cache_dir: job.compileCache
 skip_jax_distributed_system: ""
-compile_topology*: tpu.type, tpu.topology and tpu.slices
+compile_topology: tpu.type and tpu.topology
+compile_topology_num_slices: tpu.slices
 dataset_type: data.kind
 data_shuffle_seed: data.shuffleSeed
+num_epoch: data.epochs
 packing: data.packing
+expansion_factor_real_data: ""
 eval_interval: data.evalEverySteps
 eval_steps: data.evalSteps
 grain_train_files: data.trainFiles
 grain_eval_files: data.evalFiles
+grain_train_mixture_config_path: data.trainFiles
 grain_file_type: data.fileType
-tokenizer_*: data.tokenizer
-hf_*: data.hf
+grain_use_elastic_iterator: ""
+generate_padding_batch_train: ""
+generate_padding_batch_eval: ""
+tokenizer_type: data.tokenizer.type
+tokenizer_path: data.tokenizer.path
+tokenize_train_data: data.tokenized
+tokenize_eval_data: data.tokenized
+hf_path: data.hf.path
+hf_name: data.hf.name
+hf_train_files: data.hf.trainFiles
+hf_eval_files: data.hf.evalFiles
+hf_eval_split: data.hf.evalSplit
 {{- end -}}
 
 {{- define "maxtext-multislice.rule.maxtextArguments" -}}
 {{- $scope := . -}}
+{{- $computed := include "maxtext-multislice.computedArguments" . | fromYaml -}}
 {{- range $key, $value := .Values.job.maxtext -}}
-{{- range $pattern, $instead := include "maxtext-multislice.computedArguments" $ | fromYaml -}}
-{{- $matches := hasSuffix "*" $pattern | ternary (hasPrefix (trimSuffix "*" $pattern) $key) (eq $pattern $key) -}}
-{{- if and $matches (not (kindIs "invalid" $value)) -}}
+{{- if and (hasKey $computed $key) (not (kindIs "invalid" $value)) -}}
+{{- $instead := get $computed $key -}}
 {{- list $scope "maxtextArguments" (printf "job.maxtext.%s is set. The trainer computes it%s: remove it from job.maxtext." $key
       (empty $instead | ternary "" (printf " from %s" $instead))) | include "maxtext-multislice.problem" -}}
-{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.elastic.enabled (eq .Values.elastic.globalBatch "keep") (hasKey (.Values.job.maxtext | default dict) "gradient_accumulation_steps") -}}
@@ -253,9 +283,25 @@ hf_*: data.hf
 {{- $steps := int .Values.job.steps -}}
 {{- $period := get (.Values.job.maxtext | default dict) "checkpoint_period" | default 10000 | int -}}
 {{- $reason := .Values.elastic.enabled | ternary "elastic.enabled is true" "tpu.capacity is spot" -}}
-{{- if and (or .Values.elastic.enabled (eq .Values.tpu.capacity "spot")) (ge $period $steps) (gt $steps 1) -}}
+{{- $saves := get (.Values.job.maxtext | default dict) "enable_checkpointing" | toString -}}
+{{- if or .Values.elastic.enabled (eq .Values.tpu.capacity "spot") -}}
+{{- if eq (lower $saves) "false" -}}
+{{- list . "checkpointPeriod" (printf "%s and job.maxtext.enable_checkpointing is false. A preemption then costs the whole run: remove job.maxtext.enable_checkpointing."
+      $reason) | include "maxtext-multislice.problem" -}}
+{{- else if and (ge $period $steps) (gt $steps 1) -}}
 {{- list . "checkpointPeriod" (printf "%s, job.steps is %d and job.maxtext.checkpoint_period is %d. A preemption costs up to one checkpoint period, here the whole run: set job.maxtext.checkpoint_period below job.steps."
       $reason $steps $period) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Of a Spot VM's 30 seconds the kubelet gives the first 15 to pods like these, whatever they ask for; a node pool can be
+     made with more (https://docs.cloud.google.com/kubernetes-engine/docs/concepts/spot-vms). */}}
+{{- define "maxtext-multislice.rule.spotGracePeriod" -}}
+{{- $seconds := int .Values.worker.terminationGracePeriodSeconds -}}
+{{- if and (eq .Values.tpu.capacity "spot") (gt $seconds 15) -}}
+{{- list . "spotGracePeriod" (printf "tpu.capacity is spot and worker.terminationGracePeriodSeconds is %d. Of a Spot VM's notice GKE gives pods the first 15 seconds: set worker.terminationGracePeriodSeconds to 15 or less, or, where the node pools are made with a longer shutdown, guards.allow.spotGracePeriod=true."
+      $seconds) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
 
@@ -267,9 +313,9 @@ hf_*: data.hf
 {{- if not $data.tokenizer.path -}}
 {{- $found = printf "data.kind is %s and data.tokenizer.path is empty. Real text needs a tokenizer: set data.tokenizer.path (`driver data prepare` makes one)." $data.kind | append $found -}}
 {{- end -}}
+{{- end -}}
 {{- if and $data.evalEverySteps (not $data.evalSteps) -}}
 {{- $found = printf "data.evalEverySteps is %d and data.evalSteps is 0. An evaluation reads a fixed number of batches: set data.evalSteps to 1 or more." (int $data.evalEverySteps) | append $found -}}
-{{- end -}}
 {{- end -}}
 {{- if eq $data.kind "grain" -}}
 {{- if not $data.trainFiles -}}
@@ -281,6 +327,9 @@ hf_*: data.hf
 {{- else if eq $data.kind "hf" -}}
 {{- if not $data.hf.path -}}
 {{- $found = append $found "data.kind is hf and data.hf.path is empty. Set data.hf.path to a data set on the Hugging Face hub." -}}
+{{- end -}}
+{{- if and $data.evalEverySteps (not $data.hf.evalSplit) -}}
+{{- $found = printf "data.evalEverySteps is %d and data.hf.evalSplit is empty. Set data.hf.evalSplit (train, where data.hf.evalFiles names files of one's own), or data.evalEverySteps=0." (int $data.evalEverySteps) | append $found -}}
 {{- end -}}
 {{- if not (has $data.tokenizer.type (list "" "huggingface")) -}}
 {{- $found = printf "data.kind is hf and data.tokenizer.type is %s. Its pipeline reads Hugging Face tokenizers only: set data.tokenizer.type=huggingface." $data.tokenizer.type | append $found -}}
@@ -322,5 +371,11 @@ hf_*: data.hf
 {{- if and (not .Values.rayJob.ownCluster) (not (kindIs "invalid" .Values.rayJob.suspend)) -}}
 {{- list . "suspend" (printf "rayJob.suspend is %t and rayJob.ownCluster is false. KubeRay suspends only a job that owns its cluster: set rayJob.ownCluster=true, or stop the run with job.enabled=false."
       .Values.rayJob.suspend) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "maxtext-multislice.rule.jobEnvironment" -}}
+{{- if hasKey (.Values.rayJob.env | default dict) "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S" -}}
+{{- list . "jobEnvironment" "rayJob.env sets RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S. It is job.workerGroupStartTimeoutSeconds, which run.yaml names as well: set that instead." | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
