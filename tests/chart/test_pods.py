@@ -76,6 +76,16 @@ def test_an_elastic_cluster_starts_small_and_may_grow():
     assert {release.head["restartPolicy"], release.worker["restartPolicy"]} == {"Never"}
 
 
+def test_the_port_of_metrics_is_the_one_that_ray_is_started_with():
+    key = "rayStartParams.metrics-export-port"
+    release = template(sets=[f"head.{key}=9000", f"worker.{key}=null"])
+    ports = [
+        {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
+        for pod in (release.head, release.worker, template().head, template().worker)
+    ]
+    assert [port["metrics"] for port in ports] == [9000, 8080, 8080, 8082]
+
+
 def test_spot_is_a_node_selector_and_a_toleration_of_the_workers_alone():
     release = template(sets=["tpu.capacity=spot"])
     assert release.worker["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
@@ -84,7 +94,7 @@ def test_spot_is_a_node_selector_and_a_toleration_of_the_workers_alone():
         "cloud.google.com/gke-spot",
     }
     assert "cloud.google.com/gke-spot" not in release.head["nodeSelector"]
-    assert release.worker["terminationGracePeriodSeconds"] < 30
+    assert release.worker["terminationGracePeriodSeconds"] <= 15
 
 
 def test_mount_options_merge_and_null_removes_one():

@@ -64,7 +64,7 @@ spec:
           name: dashboard
         - containerPort: 10001
           name: client
-        - containerPort: 8080
+        - containerPort: {{ get (.Values.head.rayStartParams | default dict) "metrics-export-port" | default 8080 | int }}
           name: metrics
       {{- with include "maxtext-multislice.env" .Values.head.env }}
       env:
