@@ -1,5 +1,6 @@
 """The documents speak of what is there."""
 
+import pkgutil
 import re
 from pathlib import Path
 from typing import get_args
@@ -9,8 +10,18 @@ import pytest
 from pydantic import BaseModel
 from run import Run
 
+from driver import commands
+
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+CHART = REPOSITORY / "charts" / "maxtext-multislice"
+TEXTS = [
+    *DOCUMENTS,
+    *(REPOSITORY / name for name in ("CHANGELOG.md", "trainer/Dockerfile")),
+    *(CHART / name for name in ("README.md", "README.md.gotmpl", "values.yaml", "values.schema.json")),
+    *sorted((CHART / "templates").iterdir()),
+    *sorted((REPOSITORY / "values").glob("*.yaml")),
+]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -24,6 +35,14 @@ def test_named_files_of_the_project_exist(document):
     """Code spans that begin with one of the project's folders."""
     named = re.findall(r"`((?:charts|docs|driver|scripts|tests|trainer|values)/[\w./-]*)`", document.read_text())
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_named_commands_of_the_driver_exist(text):
+    """`driver X` in a code span, or at the beginning of a line of a code block."""
+    named = re.findall(r"(?:`|^[ #$]*)driver ([a-z][\w-]*)", text.read_text(), re.MULTILINE)
+    known = {module.name.replace("_", "-") for module in pkgutil.iter_modules(commands.__path__)}
+    assert [name for name in named if name not in known] == []
 
 
 def test_every_key_of_the_run_file_is_documented():
