@@ -1,6 +1,6 @@
 """What MaxText is told: its arguments for a run on a given number of slices, and the environment of its workers.
 
-Pure functions of the run file, so that the cluster, `driver local` and `driver plan` agree to the letter.
+Pure functions of the run file, so that a cluster and a laptop agree to the letter.
 """
 
 import difflib

@@ -33,7 +33,7 @@ def report(run: Run) -> dict[str, Any]:
 
 
 def _configuration(run: Run, slices: int) -> Any:
-    os.environ.update(emulation.worker_environment(run) | {"JAX_NUM_CPU_DEVICES": str(run.chips(slices))})
+    os.environ.update(emulation.worker_environment(run) | {"JAX_NUM_CPU_DEVICES": str(run.devices(slices))})
     os.environ.pop("JAX_CPU_COLLECTIVES_IMPLEMENTATION")  # one process
     from maxtext.configs import pyconfig
 

@@ -18,11 +18,11 @@ _BYTES_PER_PARAMETER = 24
 
 
 def worker_environment(run: Run) -> dict[str, str]:
-    """Environment of a worker whose `chips_per_host` devices are CPU devices and whose network is gloo."""
+    """Environment of a worker whose devices are CPU devices and whose network is gloo."""
     return {
         "JAX_PLATFORMS": "cpu",
         "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
-        "JAX_NUM_CPU_DEVICES": str(run.tpu.chips_per_host),
+        "JAX_NUM_CPU_DEVICES": str(run.devices_per_host),
         # An empty value: jaxlib 0.11.1's default fails some checkpoints with "YNNPACK ... unsupported parameter".
         "XLA_FLAGS": "--xla_cpu_experimental_ynn_fusion_type=",
         "DECOUPLE_GCLOUD": "TRUE",
@@ -40,7 +40,7 @@ def arguments(run: Run, slices: int) -> dict[str, object]:
     axes: dict[str, object] = dict.fromkeys(sharded, 1)
     return axes | {
         "ici_fsdp_parallelism": 1,
-        "ici_data_parallelism": run.hosts(1) * run.tpu.chips_per_host,
+        "ici_data_parallelism": run.devices(1),
         "dcn_data_parallelism": slices,
     }
 
@@ -76,7 +76,7 @@ def host_memory_gib(run: Run, config: Any) -> float:
     # Layer inputs kept for the backward pass, and logits with their gradient; float32 at most.
     activations = 4 * tokens * (8 * config.emb_dim * config.num_decoder_layers + 3 * config.vocab_size)
     device_bytes = _BYTES_PER_PARAMETER * held + activations
-    return _PROCESS_GIB + run.tpu.chips_per_host * device_bytes / 2**30
+    return _PROCESS_GIB + run.devices_per_host * device_bytes / 2**30
 
 
 def parameters(config: Any) -> int:

@@ -4,7 +4,6 @@ Standard library only: the trainer writes these records, and status, plots and r
 """
 
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,17 +39,6 @@ class History:
     def end(self) -> dict[str, Any] | None:
         """How the newest job of the run ended; None while the first one trains."""
         return self.ends[-1] if self.ends else None
-
-    def restarts(self) -> int:
-        """Worker groups that the newest job started after its first one."""
-        if not self.sessions:
-            return 0
-        return len(self.sessions_since_end(self.sessions[-1]["time"])) - 1
-
-    def sessions_since_end(self, before: float = math.inf) -> list[dict[str, Any]]:
-        """The sessions after the last end before a time (unix seconds): those of one job."""
-        last_end = max((end["time"] for end in self.ends if end["time"] < before), default=-math.inf)
-        return [session for session in self.sessions if session["time"] > last_end]
 
 
 def read(folder: Path) -> History:

@@ -23,7 +23,8 @@ _GAUGE_SECONDS = 1.0
 class Reporter:
     """Gauges and records of one session: the time from one start of the worker group to its end."""
 
-    def __init__(self, run: Run, slices: int):
+    def __init__(self, run: Run, slices: int, job_started: float):
+        """`job_started`: unix seconds; sessions since then are this job's."""
         self._run = run
         self._slices = slices
         self._pending: list[Record] = []
@@ -38,7 +39,7 @@ class Reporter:
         self._values: dict[str, float] = {}
         self._closed = threading.Event()
         history = metrics.read(run.progress)
-        self._restarts = len(history.sessions_since_end())
+        self._restarts = sum(session["time"] >= job_started for session in history.sessions)
         self._session = sum(session["attempt"] == run.attempt for session in history.sessions) + 1
 
     def start(self) -> None:
@@ -60,12 +61,15 @@ class Reporter:
         now = time.time()
         seconds = now - self._previous if self._previous is not None else None
         self._previous = now
+        devices = self._run.tpu.devices_per_chip
         values = {"loss": float(scalars["learning/loss"])}
         if seconds:
             values |= {
                 "step_seconds": seconds,
-                "tflops_per_chip": float(scalars.get("perf/per_device_tflops", math.nan)) / seconds,
-                "tokens_per_second_per_chip": float(scalars.get("perf/per_device_tokens", math.nan)) / seconds,
+                "tflops_per_chip": devices * float(scalars.get("perf/per_device_tflops", math.nan)) / seconds,
+                "tokens_per_second_per_chip": devices
+                * float(scalars.get("perf/per_device_tokens", math.nan))
+                / seconds,
             }
         self._set(step=step, **values)
         rate = float(scalars.get("learning/current_learning_rate", math.nan))

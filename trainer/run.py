@@ -39,6 +39,7 @@ class Tpu(_Section):
     accelerator_type: str
     hosts_per_slice: int = Field(ge=1)
     chips_per_host: int = Field(ge=1)
+    devices_per_chip: int = Field(ge=1, description="JAX devices that one chip is; 2 on v7x")
     hbm_gib_per_chip: float = Field(alias="hbmGiBPerChip", gt=0)
     peak_tflops_per_chip: float = Field(gt=0, description="bfloat16 TFLOP/s")
     emulated: bool = Field(description="CPU devices stand in for chips; see `emulation`")
@@ -164,6 +165,14 @@ class Run(_Section):
 
     def chips(self, slices: int) -> int:
         return self.hosts(slices) * self.tpu.chips_per_host
+
+    def devices(self, slices: int) -> int:
+        """JAX's devices."""
+        return self.chips(slices) * self.tpu.devices_per_chip
+
+    @property
+    def devices_per_host(self) -> int:
+        return self.tpu.chips_per_host * self.tpu.devices_per_chip
 
 
 def load(path: Path) -> Run:

@@ -48,7 +48,8 @@ def train(run: Run) -> int:
             if complete(run):
                 print(f"run {run.name} is complete: {_where(run)}. Raise job.steps to train further", flush=True)
                 return 0
-            message = fit(run) or _incomplete(run)
+            started = time.time()
+            message = fit(run, started) or _incomplete(run, started)
             _record_end(run, message)
     except turn.TurnTimeoutError as error:
         return _failed(str(error), 1)
@@ -58,20 +59,19 @@ def train(run: Run) -> int:
     return 0
 
 
-def fit(run: Run) -> str:
+def fit(run: Run, started: float) -> str:
     """Trains; the cause of the failure in one line, empty when Ray Train says that all went well."""
     from ray.train import TrainingFailedError
 
-    started = time.time()
     try:
-        trainer(run).fit()
+        trainer(run, started).fit()
     except TrainingFailedError as error:
         return _cause(error, run, started)
     return ""
 
 
-def trainer(run: Run) -> Any:
-    """The JaxTrainer of a run: one worker a host, whole slices only."""
+def trainer(run: Run, started: float) -> Any:
+    """The JaxTrainer of a run: one worker a host, whole slices only. `started`: unix seconds."""
     import ranks
     import worker
     from ray.train import FailureConfig, RunConfig, ScalingConfig
@@ -88,7 +88,7 @@ def trainer(run: Run) -> Any:
     known = {field.name for field in dataclasses.fields(FailureConfig)}  # preemptions have a count since Ray 2.60
     return JaxTrainer(
         worker.train,
-        train_loop_config={"run": run.model_dump(by_alias=True)},
+        train_loop_config={"run": run.model_dump(by_alias=True), "started": started},
         jax_config=ranks.OrderedJaxConfig(
             use_tpu=True, topology=run.tpu.topology, hosts_per_slice=run.tpu.hosts_per_slice
         ),
@@ -115,19 +115,21 @@ def complete(run: Run) -> bool:
     return run.checkpointing and checkpoints.last_complete(run.checkpoints) >= run.steps - 1
 
 
-def _incomplete(run: Run) -> str:
+def _incomplete(run: Run, started: float) -> str:
     if run.checkpointing:
         if complete(run):
             return ""
         last = checkpoints.last_complete(run.checkpoints)
         return f"training ended with its last whole checkpoint at step {last} of {run.steps - 1}: {run.checkpoints}"
-    last = max(metrics.read(run.progress).steps, default=-1)
+    last = max((n for n, step in _history(run).steps.items() if step["time"] >= started), default=-1)
     return "" if last >= run.steps - 1 else f"training ended at step {last} of {run.steps - 1}"
 
 
 def _cause(error: Any, run: Run, started: float) -> str:
     """The most telling line of a failed training: a worker's own exception before the death of its neighbours."""
-    stall = next((s for s in reversed(metrics.read(run.progress).stalls) if s["time"] >= started), None)
+    history = _history(run)
+    began = max((session["time"] for session in history.sessions), default=started)
+    stall = next((s for s in reversed(history.stalls) if s["time"] >= max(started, began)), None)
     if stall:
         return f"the workers made no progress for {stall['seconds']:g} s and were ended (job.stallTimeoutSeconds)"
     failures: dict[int, Exception] = getattr(error, "worker_failures", {})
@@ -148,7 +150,19 @@ def _record_end(run: Run, message: str) -> None:
     now = time.time()
     record = {"kind": "end", "attempt": run.attempt, "time": now, "succeeded": not message,
               "last_checkpoint": last, "message": message}  # fmt: skip
-    metrics.write(run.progress, [record], run.steps, int(now * 1000))
+    try:
+        metrics.write(run.progress, [record], run.steps, int(now * 1000))
+    except OSError as error:
+        print(f"the end of the run could not be recorded in {run.progress}: {error}", file=sys.stderr)
+
+
+def _history(run: Run) -> metrics.History:
+    """The run's records; none where the storage fails, so that it does not hide why the run did."""
+    try:
+        return metrics.read(run.progress)
+    except (OSError, ValueError) as error:
+        print(f"the records in {run.progress} cannot be read: {error}", file=sys.stderr)
+        return metrics.History()
 
 
 def _where(run: Run) -> str:

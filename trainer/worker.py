@@ -1,5 +1,6 @@
 """The training loop of one host: checks the devices, runs MaxText's own main, and tells the truth about its end."""
 
+import logging
 from typing import Any
 
 import arguments
@@ -12,7 +13,10 @@ from watchdog import Watchdog
 
 
 def train(config: dict[str, Any]) -> None:
-    """Ray Train's train_loop_per_worker. `config["run"]` is the run file's content.
+    """Ray Train's train_loop_per_worker.
+
+    Args:
+        config: `run`, the run file's content, and `started`, when the job began to train, unix seconds.
 
     Raises:
         RuntimeError: the devices are not those of the run, MaxText failed, or it stopped before the last step.
@@ -24,7 +28,7 @@ def train(config: dict[str, Any]) -> None:
     slices = ray.train.get_context().get_world_size() // run.tpu.hosts_per_slice
     first = jax.process_index() == 0
     _check_devices(run, slices)
-    reporter = Reporter(run, slices) if first else None
+    reporter = Reporter(run, slices, config["started"]) if first else None
     with Watchdog(run.timeouts.stall_seconds, reporter.stalled if reporter else lambda _: None) as watchdog:
         listen(reporter, watchdog.beat)
         if reporter:
@@ -39,19 +43,21 @@ def train(config: dict[str, Any]) -> None:
 
 
 def _run_maxtext(run: Run, slices: int) -> None:
-    from absl import logging
+    from absl import logging as absl_logging
     from maxtext.trainers.pre_train import train as pre_train
 
-    logging.set_verbosity(logging.INFO)  # MaxText tells its steps at this level only
+    absl_logging.set_verbosity(absl_logging.INFO)  # MaxText tells its steps at this level only
     if run.data.kind != "synthetic":
         data_iterator.install()
     argv = arguments.argv(run, slices, arguments.base_config())
     if run.tpu.emulated:
         argv += [f"{key}={value}" for key, value in emulation.install(slices).items()]
+    words = _LastWords()
+    absl_logging.get_absl_logger().addHandler(words)
     try:
         pre_train.main(argv)
     except SystemExit as error:
-        raise RuntimeError(f"MaxText ended the process with status {error.code}") from error
+        raise RuntimeError(f"MaxText ended the process with status {error.code}: {words.last}") from error
     except Exception as error:
         if type(error).__module__ == "builtins":
             raise
@@ -59,14 +65,23 @@ def _run_maxtext(run: Run, slices: int) -> None:
         raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
+class _LastWords(logging.Handler):
+    """Remembers the newest log line: MaxText tells why before it ends a process."""
+
+    last = "it said nothing"
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = record.getMessage()
+
+
 def _check_devices(run: Run, slices: int) -> None:
     import jax
 
     local, total = jax.local_device_count(), jax.device_count()
-    if local != run.tpu.chips_per_host or total != run.chips(slices):
+    if local != run.devices_per_host or total != run.devices(slices):
         raise RuntimeError(
             f"JAX sees {local} {jax.default_backend()} devices on this host and {total} in all; the run asked for"
-            f" {run.tpu.chips_per_host} and {run.chips(slices)} ({slices} slices of {run.tpu.type} {run.tpu.topology})."
+            f" {run.devices_per_host} and {run.devices(slices)} ({slices} slices of {run.tpu.type} {run.tpu.topology})."
             " Do tpu.topology and tpu.chipsPerHost agree with the node pool?"
         )
 

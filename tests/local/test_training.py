@@ -75,10 +75,12 @@ def test_a_slice_that_vanishes_and_comes_back_changes_no_loss(out, text, undistu
 
 
 @pytest.mark.full
-def test_a_slice_that_is_preempted_costs_no_failure(out, text, undisturbed):
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_slice_that_is_preempted_costs_no_failure(out, text, undisturbed, number):
+    """Slice 0 holds JAX's coordinator and the process that reports."""
     disturbed = driver_runs.local(
-        *driver_runs.options("preempted", STEPS, out, ELASTIC | {"job.maxFailures": 0}, data=text),
-        *("--preempt=1@20:TERM", "--give-back=1@25"),
+        *driver_runs.options(f"preempted-{number}", STEPS, out, ELASTIC | {"job.maxFailures": 0}, data=text),
+        *(f"--preempt={number}@20:TERM", f"--give-back={number}@25"),
     )
     assert disturbed.code == 0, disturbed.said
     assert [session["slices"] for session in disturbed.facts["sessions"]] == [2, 1, 2]
@@ -109,7 +111,7 @@ def test_a_run_that_fails_more_often_than_allowed_fails_with_the_workers_words(o
     ended = driver_runs.local(*driver_runs.options("nan", 40, out, nan))
     assert ended.code == 1
     assert ended.facts["restarts"] == 1
-    assert "MaxText ended the process with status 1" in ended.facts["cause"]
+    assert "MaxText ended the process with status 1: Aborting training due to NaN loss" in ended.facts["cause"]
 
 
 @pytest.mark.full

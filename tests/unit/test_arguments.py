@@ -115,3 +115,10 @@ def test_data_that_is_not_there_is_known_before_the_workers_start(tmp_path):
     data = {"kind": "grain", "trainFiles": str(tmp_path / "train-*"), "tokenizer": {"type": "", "path": str(tmp_path)}}
     with pytest.raises(RunFileError, match="data.trainFiles is .*train-.*, and no file matches it"):
         arguments.check(run_files.run(data=data))
+
+
+def test_a_chip_may_be_two_devices():
+    run = run_files.run(tpu={"emulated": True, "devicesPerChip": 2})
+    assert (run.chips(2), run.devices(2)) == (32, 64)
+    assert arguments.worker_environment(run)["JAX_NUM_CPU_DEVICES"] == "8"
+    assert told(run, 2)["ici_data_parallelism"] == 32

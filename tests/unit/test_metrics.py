@@ -23,16 +23,11 @@ def test_a_step_trained_again_counts_once_by_its_newest_record(tmp_path):
     assert read(tmp_path).steps[5]["loss"] == 2.0
 
 
-def test_restarts_are_those_of_the_newest_job(tmp_path):
-    records = [
-        *({"kind": "session", "attempt": 1, "session": s, "time": t} for s, t in ((1, 1.0), (2, 2.0), (3, 5.0))),
-        *({"kind": "end", "attempt": 1, "time": t, "succeeded": t > 5} for t in (4.0, 6.0)),
-    ]
-    history = collect(records)
-    assert history.restarts() == 0
+def test_the_newest_end_tells_how_the_run_ended():
+    ends = [{"kind": "end", "attempt": 1, "time": t, "succeeded": t > 5} for t in (6.0, 4.0)]
+    history = collect(ends)
     assert history.end is not None
     assert history.end["succeeded"]
-    assert collect(records[:2]).restarts() == 1
 
 
 def test_a_run_that_has_not_begun_has_no_history(tmp_path):
