@@ -54,15 +54,16 @@ def main() -> int:
                 if not line:
                     sys.exit(f"the worker ended:\n{(Path(folder) / 'log').read_text()[-3000:]}")
                 results.append(json.loads(line))
-                if results[-1]["outcome"] != "finished":
+                if results[-1]["outcome"] != "finished" or not console.is_terminal:
                     console.print(results[-1])
             worker.stdin.close()
     return _report(results, options)
 
 
 def _run(options: argparse.Namespace, out: Path) -> Run:
-    sets = (f"tpu.slices={options.slices}", f"job.steps={options.steps}", "job.maxtext.checkpoint_period=50")
-    request = training.Request(Values((find_file("tiny"),), sets, ()), out, hosts=options.hosts)
+    sets = [f"tpu.slices={options.slices}", f"job.steps={options.steps}", "job.maxtext.checkpoint_period=50"]
+    sets += [f"tpu.topology={options.topology}"] if options.topology else []
+    request = training.Request(Values((find_file("tiny"),), tuple(sets), ()), out)
     return Run.model_validate(training.plan(request).run)
 
 
@@ -83,7 +84,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--slices", type=int, default=2)
-    parser.add_argument("--hosts", type=int, help="hosts a slice")
+    parser.add_argument("--topology", help="of a slice [the tiny profile's: 2x2, one host of 4 chips]; 1x1, 2x4")
     parser.add_argument("--stall", type=float, default=120, help="seconds without a step that count as a hang")
     parser.add_argument("--trainer-python", type=Path)
     parser.add_argument("--json", action="store_true")
