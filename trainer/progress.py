@@ -92,8 +92,9 @@ class Reporter:
         self._add("checkpoint", step)
         self._flush_at = step
 
-    def stalled(self, seconds: float) -> None:
-        self._add("stall", 0, seconds=seconds)
+    def stalled(self, seconds: float, last_words: str) -> None:
+        """The watchdog ends this worker. `last_words`: the newest line that MaxText or Orbax logged."""
+        self._add("stall", 0, seconds=seconds, last_words=last_words)
         self.flush()
 
     def flush(self) -> None:

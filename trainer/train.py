@@ -131,7 +131,10 @@ def _cause(error: Any, run: Run, started: float) -> str:
     began = max((session["time"] for session in history.sessions), default=started)
     stall = next((s for s in reversed(history.stalls) if s["time"] >= max(started, began)), None)
     if stall:
-        return f"the workers made no progress for {stall['seconds']:g} s and were ended (job.stallTimeoutSeconds)"
+        return (
+            f"the workers made no progress for {stall['seconds']:g} s and were ended (job.stallTimeoutSeconds);"
+            f" the last that MaxText said: {stall['last_words']}"
+        )
     failures: dict[int, Exception] = getattr(error, "worker_failures", {})
     told = {rank: _last_line(failure) for rank, failure in sorted(failures.items())}
     own = {rank: text for rank, text in told.items() if hasattr(failures[rank], "_traceback_str")}

@@ -29,12 +29,18 @@ def train(config: dict[str, Any]) -> None:
     first = jax.process_index() == 0
     _check_devices(run, slices)
     reporter = Reporter(run, slices, config["started"]) if first else None
-    with Watchdog(run.timeouts.stall_seconds, reporter.stalled if reporter else lambda _: None) as watchdog:
+    words = _LastWords()
+
+    def stalled(seconds: float) -> None:
+        if reporter:
+            reporter.stalled(seconds, words.last)
+
+    with Watchdog(run.timeouts.stall_seconds, stalled) as watchdog:
         listen(reporter, watchdog.beat)
         if reporter:
             reporter.start()
         try:
-            _run_maxtext(run, slices)
+            _run_maxtext(run, slices, words)
         finally:
             if reporter:
                 reporter.close()
@@ -42,7 +48,7 @@ def train(config: dict[str, Any]) -> None:
         _check_end(run)
 
 
-def _run_maxtext(run: Run, slices: int) -> None:
+def _run_maxtext(run: Run, slices: int, words: "_LastWords") -> None:
     from absl import logging as absl_logging
     from maxtext.trainers.pre_train import train as pre_train
 
@@ -52,7 +58,6 @@ def _run_maxtext(run: Run, slices: int) -> None:
     argv = arguments.argv(run, slices, arguments.base_config())
     if run.tpu.emulated:
         argv += [f"{key}={value}" for key, value in emulation.install(slices).items()]
-    words = _LastWords()
     absl_logging.get_absl_logger().addHandler(words)
     try:
         pre_train.main(argv)

@@ -116,14 +116,17 @@ def test_a_run_that_fails_more_often_than_allowed_fails_with_the_workers_words(o
 
 @pytest.mark.full
 def test_a_checkpoint_that_cannot_be_saved_fails_the_run(out):
-    driver = driver_runs.start(*driver_runs.options("unsaved", 400, out, {"job.maxFailures": 0}))
+    driver = driver_runs.start(
+        *driver_runs.options("unsaved", 400, out, {"job.maxFailures": 0, "job.stallTimeoutSeconds": 120})
+    )
     folder = out / "unsaved" / "checkpoints"
     driver_runs.await_checkpoint(driver, folder.parent, 10)
     folder.rename(folder.with_name("moved"))
     folder.write_text("in the way")
     ended = driver_runs.wait(driver)
     assert ended.code == 1
-    assert "heckpoint" in ended.facts["cause"]
+    # One host may find the fault while the others wait for it to finish the save, until the watchdog ends them.
+    assert re.search("checkpoint|Save Finalize", ended.facts["cause"], re.IGNORECASE)
 
 
 @pytest.mark.full
