@@ -16,6 +16,7 @@ import dataclasses
 import json
 import re
 import secrets
+import shutil
 import sys
 import tempfile
 import time
@@ -87,7 +88,7 @@ _STEP = re.compile(rb"completed step: (\d+),")
 def main() -> int:
     options = _options()
     console = Console(stderr=True)
-    python = environment.trainer_python(options.trainer_python)
+    options.python = environment.trainer_python(options.trainer_python)
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="bench-elastic-") as folder:
         for name, contender in {"tutorial": _tutorial, "chart": _chart}.items():
@@ -95,7 +96,7 @@ def main() -> int:
             (place / "work").mkdir(parents=True)
             rendering = contender(place, options)
             with console.status(f"{name}: {options.steps} steps, slice 1 away after step {options.kill_at}"):
-                results[name] = _measure(rendering, place, python, options)
+                results[name] = _measure(rendering, place, options)
             console.print(f"{name}: {results[name]}")
     chart, tutorial = results["chart"], results["tutorial"]
     ratios = {
@@ -118,15 +119,14 @@ def _tutorial(place: Path, options: argparse.Namespace) -> Rendering:
     rendering = _rendering(place, options)
     run = Run.model_validate(rendering.run)
     (place / "work" / "maxtext_elastic_trainer.py").write_text(TUTORIAL % arguments.worker_environment(run))
-    base = "import maxtext.utils.globals as g, shutil; shutil.copy(g.MAXTEXT_CONFIGS_DIR + '/base.yml', 'base.yml')"
-    (place / "work" / "base.py").write_text(base)
+    # The tutorial downloads it; here it is the installed MaxText's.
+    base = next(options.python.parent.parent.glob("lib/python3*/site-packages/maxtext/configs/base.yml"))
+    shutil.copy(base, place / "work")
     kept = {k: v for k, v in run.maxtext.items() if k not in ("checkpoint_period", "max_num_checkpoints_to_keep")}
     told = {**kept, "base_output_directory": str(place), "dataset_type": "synthetic", "steps": run.steps,
             "run_name": "rayjob-elastic"}  # fmt: skip
     pairs = " ".join(f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in told.items())
-    (place / "work" / "run.sh").write_text(
-        f"python base.py && exec python maxtext_elastic_trainer.py base.yml {pairs}\n"
-    )
+    (place / "work" / "run.sh").write_text(f"exec python maxtext_elastic_trainer.py base.yml {pairs}\n")
     job = dict(rendering.job) | {"entrypoint": "bash run.sh", "runtimeEnvYAML": "env_vars: {RAY_DEDUP_LOGS: '0'}"}
     return dataclasses.replace(
         rendering,
@@ -139,8 +139,8 @@ def _rendering(place: Path, options: argparse.Namespace) -> Rendering:
     return training.plan(training.Request(Values((find_file("tiny"),), sets, ()), place))
 
 
-def _measure(rendering: Rendering, place: Path, python: Path, options: argparse.Namespace) -> dict[str, Any]:
-    hosts = Hosts(place / "hosts", python, rendering.run["tpu"])
+def _measure(rendering: Rendering, place: Path, options: argparse.Namespace) -> dict[str, Any]:
+    hosts = Hosts(place / "hosts", options.python, rendering.run["tpu"])
     try:
         for number in range(2):
             hosts.add_slice(number)
