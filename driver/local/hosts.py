@@ -57,7 +57,10 @@ class State(Enum):
 
 @dataclass(eq=False)
 class Host:
-    """One emulated host. slice is None for the Ray head; address is its own on the loopback interface."""
+    """One emulated host. slice is None for the Ray head; address is its own on the loopback interface.
+
+    hung: the last start was ended because it took too long.
+    """
 
     name: str
     slice: int | None
@@ -69,6 +72,7 @@ class Host:
     started: float = 0.0
     metrics_port: int = 0
     agent_port: int = 0
+    hung: bool = False
     process: subprocess.Popen[bytes] | None = None
 
     def hangs(self) -> bool:
@@ -169,7 +173,9 @@ class Hosts:
         alive = {node["node_ip"] for node in nodes if node["state"] == "ALIVE"}
         ended = []
         for host in self.all():
-            if host.hangs():
+            if host.state is State.STARTING:
+                host.hung = host.hangs()
+            if host.hung:
                 host.vanish()
             if host.state in (State.STARTING, State.READY) and host.ended():
                 ended.append(host)
@@ -213,7 +219,8 @@ class Hosts:
 
     def _start(self, host: Host) -> None:
         if host.tries == _TRIES:
-            trouble = f" Ray's dashboard: {self.dashboard.trouble}." if self.dashboard.trouble else ""
+            # of a host that ended, its own words tell; that a dashboard which never came does not answer is no cause
+            trouble = f" Ray's dashboard: {self.dashboard.trouble}." if host.hung and self.dashboard.trouble else ""
             raise DriverError(f"The emulated host {host.name} does not start.{trouble}\n{self._tail(host)}")
         host.tries += 1
         host.environment["RAY_OVERRIDE_NODE_ID_FOR_TESTING"] = secrets.token_hex(28)  # see _announce_agent

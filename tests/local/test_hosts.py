@@ -143,5 +143,17 @@ def test_a_host_that_never_starts_ends_with_what_it_said(tmp_path):
     ray.write_text("#!/bin/sh\necho no such device\nexit 3\n")
     ray.chmod(0o755)
     hosts = Hosts(tmp_path / "hosts", ray.with_name("python"), SMALL)
+    hosts.dashboard.trouble = "connection refused"  # as when it was asked while `ray start` was still running
     with pytest.raises(DriverError, match=r"host head does not start\.\nno such device"):
+        until(lambda: hosts.advance() and False, "the third try has failed")
+
+
+def test_a_host_that_hangs_ends_with_what_the_dashboard_said(tmp_path, monkeypatch):
+    ray = tmp_path / "bin" / "ray"
+    ray.parent.mkdir()
+    ray.write_text("#!/bin/sh\nexec sleep 600\n")
+    ray.chmod(0o755)
+    monkeypatch.setattr("driver.local.hosts._START_SECONDS", 0.2)
+    hosts = Hosts(tmp_path / "hosts", ray.with_name("python"), SMALL)
+    with pytest.raises(DriverError, match=r"host head does not start\. Ray's dashboard: .*refused"):
         until(lambda: hosts.advance() and False, "the third try has failed")
