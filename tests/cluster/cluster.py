@@ -1,0 +1,246 @@
+"""A real Kubernetes on this machine: up, down, and where to find it.
+
+A control plane and three nodes: `system` for everything without chips, and two that are labelled as TPU node pools and
+each play the hosts of one slice. What belongs to a cluster is in one folder of the user's cache, and its processes are
+in namespaces that end with their holder, so that taking it down leaves nothing.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from driver import resources
+from tests.cluster import addons, control_plane, images, network, nodes, programs
+from tests.cluster.machines import Machine, Process
+from tests.gke import objects
+
+BUCKET = "test-bucket"
+TOPOLOGY, HOSTS, CHIPS = "2x4", 2, 8
+"""Of one slice: topology, hosts and chips of its node pool."""
+
+_CHART = Path(__file__).parents[2] / "charts" / "maxtext-multislice"
+_START_SECONDS = 120.0
+_WEBHOOK_PORT = 9443
+_WORKLOAD_IDENTITY = {"iam.gke.io/gke-metadata-server-enabled": "true"}
+
+
+class ClusterError(Exception):
+    """The cluster can't be had; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """folder: holds all files of the cluster; kubeconfig and the buckets are what others need of it."""
+
+    folder: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "pki" / "admin.kubeconfig"
+
+    @property
+    def buckets(self) -> Path:
+        return self.folder / "buckets"
+
+    @property
+    def state_file(self) -> Path:
+        return self.folder / "state.json"
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Its machines, by name, and the number of its addresses as `index`; empty when it is not there."""
+        return dict(json.loads(self.state_file.read_text())) if self.state_file.exists() else {}
+
+    def machines(self) -> dict[str, Machine]:
+        return {name: Machine(**fields) for name, fields in self.state.get("machines", {}).items()}
+
+    @property
+    def up(self) -> bool:
+        machines = self.machines()
+        return (self.folder / "ready").exists() and all(machine.alive for machine in machines.values())
+
+    def remember(self, machines: list[Machine], addresses: network.Addresses | None = None) -> None:
+        """Writes down what has to be ended, before anything else is started."""
+        state: dict[str, Any] = {"machines": {machine.name: asdict(machine) for machine in machines}}
+        if addresses is not None:
+            state["index"] = addresses.index
+        new = self.state_file.with_suffix(".new")
+        new.write_text(json.dumps(state))
+        new.rename(self.state_file)
+
+    @property
+    def addresses(self) -> network.Addresses:
+        return network.Addresses(self.state["index"])
+
+
+def named(name: str) -> Cluster:
+    return Cluster(resources.cache_dir() / "cluster" / f"run-{name}")
+
+
+def start(name: str, say: Callable[[str], None]) -> Cluster:
+    """Starts the cluster of that name; does nothing where it is up, and clears away what an interrupted start left."""
+    _check_this_machine()
+    cluster = named(name)
+    with _lock(cluster):
+        if cluster.up:
+            return cluster
+        _stop(cluster)
+        try:
+            _start(cluster, say)
+        except BaseException:
+            if os.environ.get("KEEP_FAILED_CLUSTER") is None:
+                _stop(cluster, keep_logs=True)
+            raise
+    return cluster
+
+
+def stop(name: str) -> bool:
+    """Ends the cluster of that name and removes its files. Returns whether there was one."""
+    cluster = named(name)
+    if not cluster.folder.exists():
+        return False
+    with _lock(cluster):
+        _stop(cluster)
+    return True
+
+
+def specs() -> list[nodes.NodeSpec]:
+    table = yaml.safe_load((_CHART / "files" / "tpu-types.yaml").read_text())["v6e"]
+    tpu = {"accelerator": table["gkeAccelerator"], "topology": TOPOLOGY}
+    made = [nodes.NodeSpec(0, "system", objects.node_labels("system") | _WORKLOAD_IDENTITY)]
+    for number in (1, 2):
+        labels = objects.node_labels(f"tpu-{number}", tpu) | _WORKLOAD_IDENTITY
+        made.append(nodes.NodeSpec(number, f"tpu-{number}", labels, (objects.TAINT,), HOSTS))
+    return made
+
+
+def _start(cluster: Cluster, say: Callable[[str], None]) -> None:
+    fetched = programs.fetch()
+    store = images.containerd_folder(fetched)
+    (cluster.buckets / BUCKET).mkdir(parents=True)
+    plane_machine = Machine.start("control-plane")
+    machines = [plane_machine]
+    cluster.remember(machines)
+    addresses = network.claim(plane_machine)
+    cluster.remember(machines, addresses)
+    plane = control_plane.start(plane_machine, cluster.folder, addresses, fetched)
+    say("the API server is ready")
+    api = addons.Api(plane.admin)
+    api.apply([*objects.crds(), *objects.cluster_objects(), *addons.dns(addresses.dns_service)])
+    api.apply(addons.kuberay(fetched), addons.OPERATOR_NAMESPACE)
+    webhook = _start_webhook(plane, api, addresses, cluster.folder)
+    started = []
+    for spec in specs():
+        machine = Machine.start(spec.name)
+        machines.append(machine)
+        cluster.remember(machines, addresses)
+        network.plug_in(machine, spec.number, len(specs()), plane_machine, addresses)
+        folder = cluster.folder / spec.name
+        started.append(nodes.start(machine, spec, folder, plane, addresses, fetched, store))
+    for node in started:
+        ready_node(plane, api, node, cluster.buckets)
+    say("the nodes are ready")
+    api.wait_for_deployment("coredns", "kube-system")
+    api.wait_for_deployment(addons.OPERATOR, addons.OPERATOR_NAMESPACE)
+    webhook.check()
+    plane.check()
+    say("DNS and the KubeRay operator are ready")
+    (cluster.folder / "ready").touch()
+
+
+def ready_node(plane: control_plane.ControlPlane, api: addons.Api, node: nodes.Node, buckets: Path) -> None:
+    """Waits until a node is ready, and gives it what GKE gives it: its drivers and its chips."""
+    name, deadline = node.spec.name, time.monotonic() + _START_SECONDS
+    while not api.node_is_ready(name):
+        node.check()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"node {name} is not ready; the logs in {node.folder} say why.")
+        time.sleep(0.1)
+    if node.spec.tpu_hosts:
+        chips = CHIPS // HOSTS * node.spec.tpu_hosts
+        api.core.patch_node_status(name, objects.tpu_capacity(chips))
+    credentials = {"token": api.token(objects.NODE_ACCOUNT, objects.NAMESPACE)}
+    kubeconfig = plane.authority.kubeconfig(f"gke-node-{name}", plane.server, credentials)
+    _await_word(nodes.start_gke(node, kubeconfig, buckets), "serving")
+
+
+def _start_webhook(
+    plane: control_plane.ControlPlane, api: addons.Api, addresses: network.Addresses, folder: Path
+) -> Process:
+    plane.authority.issue("tpu-webhook", addresses.control_plane)
+    pki = plane.authority.folder
+    credentials = {"token": api.token(objects.WEBHOOK_ACCOUNT, objects.NAMESPACE)}
+    kubeconfig = plane.authority.kubeconfig("tpu-webhook", plane.server, credentials)
+    listen = f"{addresses.control_plane}:{_WEBHOOK_PORT}"
+    command = [sys.executable, "-m", "tests.gke.webhook", f"--kubeconfig={kubeconfig}", f"--listen={listen}"]
+    command += [f"--certificate={pki}/tpu-webhook.crt", f"--key={pki}/tpu-webhook.key"]
+    environment = {"PYTHONPATH": str(nodes.REPOSITORY), "PYTHONUNBUFFERED": "1"}
+    process = plane.machine.spawn(folder / "log" / "tpu-webhook.log", command, environment, cwd=nodes.REPOSITORY)
+    _await_word(process, "serving")
+    api.apply(objects.webhook_configurations(f"https://{listen}", plane.authority.certificate.read_text()))
+    return process
+
+
+def _await_word(process: Process, word: str) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while word not in process.log.read_text(errors="replace"):
+        process.check()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{process.log.stem} does not say {word!r}: {process.log}")
+        time.sleep(0.1)
+
+
+def _stop(cluster: Cluster, keep_logs: bool = False) -> None:
+    machines = cluster.machines()
+    (cluster.folder / "ready").unlink(missing_ok=True)
+    for machine in reversed(machines.values()):
+        machine.end()
+    if "index" in cluster.state:
+        link = network.Addresses(cluster.state["index"]).link
+        for name in machines:
+            nodes.remove_cgroup(f"{link}-{name}")
+    cluster.state_file.unlink(missing_ok=True)
+    if keep_logs:
+        kept = cluster.folder.with_name(f"failed-{cluster.folder.name}")
+        shutil.rmtree(kept, ignore_errors=True)
+        for log in cluster.folder.rglob("*.log"):
+            target = kept / log.relative_to(cluster.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            log.rename(target)
+    shutil.rmtree(cluster.folder, ignore_errors=not cluster.folder.exists())
+
+
+@contextlib.contextmanager
+def _lock(cluster: Cluster) -> Iterator[None]:
+    cluster.folder.parent.mkdir(parents=True, exist_ok=True)
+    with cluster.folder.with_suffix(".lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        yield
+
+
+def _check_this_machine() -> None:
+    if os.geteuid() != 0:
+        raise ClusterError(
+            "A test cluster needs root, for namespaces and containers. Run this as root, or point KUBECONFIG at a"
+            " cluster with KubeRay and set TEST_CLUSTER=existing."
+        )
+    missing = programs.system_programs_missing()
+    if missing and shutil.which("apt-get"):
+        print(f"Installing {', '.join(missing)}", flush=True)
+        command = ["apt-get", "install", "--yes", "-qq", "--no-install-recommends", *missing]
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for attempt in (["apt-get", "update", "-qq"], command):
+            subprocess.run(attempt, env=environment, check=True, stdout=subprocess.DEVNULL)
+    elif missing:
+        raise ClusterError(f"A test cluster needs {', '.join(missing)} (Debian's names). Install them.")

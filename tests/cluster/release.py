@@ -1,0 +1,159 @@
+"""A release of the chart on a test cluster: what a person does with helm and kubectl, and what they wait for."""
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client, watch
+
+from tests.chart.rendering import CHART, REPOSITORY, tool
+from tests.cluster.addons import Api
+
+TINY = REPOSITORY / "values" / "tiny.yaml"
+SITE = Path(__file__).with_name("site.values.yaml")
+_RAY = {"group": "ray.io", "version": "v1"}
+_PLURALS = {"RayCluster": "rayclusters", "RayJob": "rayjobs"}
+
+Object = dict[str, Any]
+
+
+class NotReachedError(AssertionError):
+    """What was waited for did not come; the message has the last state, events and logs."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release's name in a namespace whose service accounts may use the bucket."""
+
+    api: Api
+    kubeconfig: Path
+    namespace: str
+    bucket: Path
+    name: str = "demo"
+
+    def install(self, *sets: str, files: Sequence[Path] = (), options: Sequence[str] = ()) -> str:
+        """`helm upgrade --install` of the unmodified chart with values/tiny.yaml and the site's file; Helm's words."""
+        values = [argument for file in (TINY, SITE, *files) for argument in ("--values", str(file))]
+        chosen = [argument for each in (f"storage.bucket={self.bucket.name}", *sets) for argument in ("--set", each)]
+        return self.helm("upgrade", "--install", self.name, str(CHART), *values, *chosen, *options)
+
+    def uninstall(self) -> None:
+        self.helm("uninstall", self.name, "--wait")
+
+    def helm(self, *arguments: str) -> str:
+        return _run([tool("helm"), "--namespace", self.namespace, *arguments], self.environment)
+
+    def kubectl(self, *arguments: str) -> str:
+        return _run([tool("kubectl"), "--namespace", self.namespace, *arguments], self.environment)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+
+    def manifest(self, kind: str) -> Object:
+        """The object of a kind as the release has it, from `helm get manifest`."""
+        found = [each for each in yaml.safe_load_all(self.helm("get", "manifest", self.name)) if each["kind"] == kind]
+        return dict(found[0])
+
+    def job_name(self) -> str:
+        return str(self.manifest("RayJob")["metadata"]["name"])
+
+    def cluster_name(self) -> str:
+        return str(self.manifest("RayCluster")["metadata"]["name"])
+
+    def objects(self, kind: str) -> list[Object]:
+        listed = self.api.custom.list_namespaced_custom_object(namespace=self.namespace, plural=_PLURALS[kind], **_RAY)
+        return list(listed["items"])
+
+    def pods(self, **labels: str) -> list[Any]:
+        selector = ",".join(f"{name.replace('__', '.io/').replace('_', '-')}={value}" for name, value in labels.items())
+        return list(self.api.core.list_namespaced_pod(self.namespace, label_selector=selector).items)
+
+    def await_object(self, kind: str, name: str, done: Callable[[Object], bool], seconds: float) -> Object:
+        """Watches a custom object until it is as wanted. Raises NotReachedError."""
+        deadline, last = time.monotonic() + seconds, Object()
+        while (left := deadline - time.monotonic()) > 0:
+            watcher = watch.Watch()
+            arguments: dict[str, Any] = {"namespace": self.namespace, "plural": _PLURALS[kind], **_RAY}
+            arguments |= {"field_selector": f"metadata.name={name}", "timeout_seconds": max(1, int(left))}
+            with contextlib.suppress(client.ApiException):  # a watch that has become too old is begun again
+                for event in watcher.stream(self.api.custom.list_namespaced_custom_object, **arguments):
+                    last = dict(event["object"])
+                    if done(last):
+                        return last
+        raise NotReachedError(f"{kind} {name} after {seconds:.0f} s: {json.dumps(last.get('status'))}\n{self.report()}")
+
+    def await_success(self, seconds: float, job: str = "") -> Object:
+        """Until the run has ended; raises NotReachedError where it fails."""
+        name = job or self.job_name()
+        ended = self.await_object("RayJob", name, lambda each: job_status(each) in ("SUCCEEDED", "FAILED"), seconds)
+        if job_status(ended) != "SUCCEEDED":
+            raise NotReachedError(f"{name} has failed: {json.dumps(ended['status'])}\n{self.report()}")
+        return ended
+
+    def progress(self) -> list[Object]:
+        """The run's records, as far as they are written (docs/progress.md)."""
+        files = sorted((self.bucket / self.name / "progress").glob("*.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def checkpoints(self) -> list[int]:
+        folder = self.bucket / self.name / "checkpoints"
+        return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit())
+
+    def report(self) -> str:
+        """For a failed test: pods, warnings, and the last lines of the job."""
+        parts = []
+        for pod in self.pods():
+            parts.append(f"{pod.metadata.name} {pod.status.phase} on {pod.spec.node_name}")
+        for event in self.api.core.list_namespaced_event(self.namespace).items:
+            if event.type == "Warning":
+                parts.append(f"{event.involved_object.name}: {event.reason}: {event.message}")
+        for job in self.objects("RayJob"):
+            with contextlib.suppress(FailedError):
+                parts.append(self.kubectl("logs", f"job/{job['metadata']['name']}", "--tail=60"))
+        return "\n".join(parts)
+
+
+class FailedError(AssertionError):
+    """A command failed; the message is its own."""
+
+
+def job_status(job: Object) -> str:
+    return str(job.get("status", {}).get("jobStatus", ""))
+
+
+def deployment_status(job: Object) -> str:
+    return str(job.get("status", {}).get("jobDeploymentStatus", ""))
+
+
+def cluster_state(cluster: Object) -> str:
+    return str(cluster.get("status", {}).get("state", ""))
+
+
+def _run(command: list[str], environment: dict[str, str]) -> str:
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    if result.returncode:
+        raise FailedError(f"{' '.join(command[:6])} ...: {result.stderr.strip()}")
+    return result.stdout
+
+
+@contextlib.contextmanager
+def in_namespace(api: Api, kubeconfig: Path, buckets: Path, name: str) -> Iterator[Release]:
+    """A release in a namespace and with a bucket of its own, both removed at the end."""
+    namespace = client.V1Namespace(metadata=client.V1ObjectMeta(name=name))
+    api.core.create_namespace(namespace)
+    bucket = buckets / name
+    bucket.mkdir()
+    policy = {"members": [f"{name}/demo"], "hierarchicalNamespace": True}
+    (buckets / f"{name}.iam.json").write_text(json.dumps(policy))
+    try:
+        yield Release(api, kubeconfig, name, bucket)
+    finally:
+        api.core.delete_namespace(name)
