@@ -5,10 +5,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.chart.rendering import CHART, PROFILES, Manifest
-from tests.chart.shapes import CI_VALUES, HELMS, helm_of, manifests
+from tests.chart.shapes import CI_VALUES, HELMS, helm_of, manifests, parsed
 
 
 @pytest.fixture(scope="module", params=HELMS)
@@ -45,8 +44,7 @@ def test_a_package_holds_what_a_release_needs_and_not_what_its_authors_do(away):
 
 def _template(folder: Path, version: str, values: Path) -> list[Manifest]:
     (package,) = folder.glob("*.tgz")
-    text = _helm(folder, version, "template", "demo", package.name, "--values", str(values))
-    return [document for document in yaml.safe_load_all(text) if document]
+    return parsed(_helm(folder, version, "template", "demo", package.name, "--values", str(values)))
 
 
 def _helm(folder: Path, version: str, *arguments: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.rendering import CHART, HelmError, helm
-from tests.chart.shapes import EVERYTHING, HELMS, helm_of, manifests
+from tests.chart.shapes import EVERYTHING, helm_of, manifests
 from tests.chart.test_rejected import REJECTED
 
 
@@ -37,7 +37,7 @@ def test_the_versions_are_what_they_are_taken_for(version, begins):
 
 @pytest.fixture(scope="module")
 def chart_with_notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart with its NOTES.txt in a manifest: `helm template` prints no notes, and Helm 3 asks a cluster for them."""
+    """The chart with its NOTES.txt in a manifest, since Helm 3 asks a cluster before it prints notes."""
     chart = tmp_path_factory.mktemp("notes") / "chart"
     shutil.copytree(CHART, chart, ignore=shutil.ignore_patterns("__pycache__"))
     notes = chart / "templates" / "NOTES.txt"
