@@ -55,3 +55,11 @@ def test_there_is_a_shape_for_each_cluster_with_and_without_elastic_slices():
         for values in VALUES.values()
     }
     assert found == set(product([False, True], repeat=2))
+
+
+def test_the_shape_for_a_cluster_without_tpus_runs_nothing_that_needs_them():
+    """`ct install` waits for hooks and runs `helm test`."""
+    documents = manifests(CHART / "ci" / "kind-values.yaml", "newest")
+    assert [d["kind"] for d in documents if "helm.sh/hook" in d["metadata"].get("annotations", {})] == []
+    assert {"RayCluster"} <= {document["kind"] for document in documents}
+    assert "RayJob" not in {document["kind"] for document in documents}
