@@ -41,6 +41,23 @@ def test_a_tool_of_the_charts_tests_is_built_from_a_module(name, fetch_tools):
     assert name in fetch_tools.TOOLS
 
 
+@pytest.mark.parametrize(("version", "used"), [("go1.19.8", False), ("go1.26.0", True), ("go2.0", True), ("", False)])
+def test_a_go_of_the_machine_is_used_unless_it_is_too_old(version, used, fetch_tools, tmp_path, monkeypatch):
+    own = tmp_path / "go"
+    own.write_text(f"#!/bin/sh\necho '{version}'\n")
+    own.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(fetch_tools, "fetch", lambda tool: Path("fetched") / tool.name)
+    assert fetch_tools._go() == (str(own) if used else "fetched/go")
+
+
+def test_no_module_needs_a_newer_go_than_is_looked_for(fetch_tools):
+    for folder in MODULES:
+        needed = re.search(r"^go (\d+)\.(\d+)", (folder / "go.mod").read_text(), re.MULTILINE)
+        assert needed
+        assert (int(needed[1]), int(needed[2])) <= fetch_tools.GO_OLDEST
+
+
 def _sums(folder: Path) -> list[list[str]]:
     return [line.split() for line in (folder / "go.sum").read_text().splitlines()]
 
