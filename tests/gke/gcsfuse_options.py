@@ -65,11 +65,11 @@ write:max-blocks-per-file                       write-max-blocks-per-file       
 """
 # GKE's driver sets these itself and throws away what a volume says.
 DISALLOWED = frozenset(
-    """
-    temp-dir config-file foreground log-file log-format key-file token-url reuse-token-from-url o cache-dir
-    experimental-local-file-cache prometheus-port logging:log-rotate:max-file-size-mb
-    logging:log-rotate:backup-file-count logging:log-rotate:compress
-    """.split()
+    [
+        *("temp-dir", "config-file", "foreground", "log-file", "log-format", "key-file", "token-url", "o", "cache-dir"),
+        *("reuse-token-from-url", "experimental-local-file-cache", "prometheus-port"),
+        *(f"logging:log-rotate:{key}" for key in ("max-file-size-mb", "backup-file-count", "compress")),
+    ]
 )
 # Options of mount(8) that the driver gives to the kernel.
 KERNEL = {"ro": True, "rw": False}
