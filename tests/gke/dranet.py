@@ -212,7 +212,7 @@ class Driver:
         self._claims = Claims(api, node, devices(hosts, per_host), self._plugin.folder)
 
     def start(self) -> None:
-        self._plugin.serve((protocol("dra").services.add_DRAPluginServicer_to_server, self._claims))
+        self._plugin.serve("dra", self._claims, "DRAPlugin")
 
     def stop(self) -> None:
         self._publisher.stop()

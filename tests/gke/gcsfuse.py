@@ -171,11 +171,7 @@ class Driver:
         self._plugin = KubeletPlugin("CSIPlugin", DRIVER, [VERSION], kubelet)
 
     def start(self) -> None:
-        services = protocol("csi").services
-        self._plugin.serve(
-            (services.add_IdentityServicer_to_server, self._volumes),
-            (services.add_NodeServicer_to_server, self._volumes),
-        )
+        self._plugin.serve("csi", self._volumes, "Identity", "Node")
 
     def stop(self) -> None:
         self._plugin.stop()

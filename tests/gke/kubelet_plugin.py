@@ -34,13 +34,16 @@ class KubeletPlugin:
         registration = protocol("registration").services
         registration.add_RegistrationServicer_to_server(self, self._registration)
 
-    def serve(self, *services: tuple[Callable[[Any, grpc.Server], None], Any]) -> None:
-        """Serves; each service is its generated function `add_..._to_server` and what implements it.
+    def serve(self, name: str, implementation: Any, *services: str) -> None:
+        """Serves a protocol's services with the methods that the implementation has; the others are unimplemented.
 
         The registration comes last: the kubelet calls the plugin as soon as it sees that socket.
         """
-        for add, implementation in services:
-            add(implementation, self._server)
+        for service in services:
+            base = getattr(protocol(name).services, f"{service}Servicer")
+            names = [method for method in vars(base) if method[0] != "_" and hasattr(implementation, method)]
+            servicer = type(service, (base,), {method: getattr(implementation, method) for method in names})()
+            getattr(protocol(name).services, f"add_{service}Servicer_to_server")(servicer, self._server)
         for server, socket in zip((self._server, self._registration), self._sockets, strict=True):
             listen(server, socket)
             server.start()

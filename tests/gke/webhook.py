@@ -23,7 +23,7 @@ from urllib3.exceptions import HTTPError
 
 from tests.gke import mutation
 from tests.gke.api import Api
-from tests.gke.slots import Group, Slots
+from tests.gke.slots import Group, Slot, Slots
 from tests.gke.tpu import TOPOLOGY, TopologyError, hosts_of, tpu_containers
 
 # A connection of the API server that sends nothing for so long is closed.
@@ -37,9 +37,9 @@ class RefusedError(Exception):
 class Webhook:
     """The decisions, without HTTP."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, slots: Slots | None = None) -> None:
         self._api = api
-        self._slots = Slots()
+        self._slots = slots or Slots()
 
     def mutate(self, request: Mapping[str, Any]) -> list[mutation.Operation]:
         """The patch for a pod. Raises RefusedError."""
@@ -59,6 +59,8 @@ class Webhook:
         try:
             slot = mutation.indexed_slot(labels)
             if slot is None:
+                # A pod that is refused must not have taken a slot.
+                mutation.patch(pod, Slot(0, 0))
                 keep = not request.get("dryRun", False)
                 slot = self._slots.take(group, hosts_of(pod), lambda: self._pods(group), keep)
             operations = mutation.patch(pod, slot)
@@ -179,7 +181,7 @@ def main(arguments: list[str]) -> int:
     # shutdown() waits for the loop that this signal interrupts.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=https.shutdown).start())
     print("serving", flush=True)
-    https.serve_forever()
+    https.serve_forever(poll_interval=0.1)
     https.server_close()
     return 0
 
