@@ -80,7 +80,7 @@ class Publisher:
             return True
         generation = found["spec"]["pool"]["generation"]
         wanted = self._slice(name, generation)
-        if all(found["spec"].get(key) == value for key, value in wanted["spec"].items()):
+        if _holds(found["spec"], wanted["spec"]):
             return False
         # A pool's older generations do not count any more: allocations never mix two.
         wanted = self._slice(name, generation + 1)
@@ -217,6 +217,16 @@ class Driver:
     def stop(self) -> None:
         self._publisher.stop()
         self._plugin.stop()
+
+
+def _holds(found: Any, wanted: Any) -> bool:
+    """Whether all that is wanted was found; the API server may have put defaults beside it."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_holds(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        same = isinstance(found, list) and len(found) == len(wanted)
+        return same and all(_holds(*pair) for pair in zip(found, wanted, strict=True))
+    return bool(found == wanted)
 
 
 def _names(prepared: Any) -> str:

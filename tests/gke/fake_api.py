@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 Object = dict[str, Any]
 WAIT_SECONDS = 10.0
+COLLECTIONS = ("pods", "resourceclaims", "resourceslices")
 
 
 class FakeApi:
@@ -74,7 +75,7 @@ class FakeApi:
     def _read(self, path: str, selector: str) -> tuple[int, Object]:
         if path in self._objects:
             return 200, self._objects[path]
-        if not path.rpartition("/")[2].endswith("s"):
+        if path.rpartition("/")[2] not in COLLECTIONS:
             return 404, {"message": f"{path} not found"}
         wanted = dict(term.split("=") for term in selector.split(",") if term)
         below = [item for key, item in self._objects.items() if key.rpartition("/")[0] == path]
@@ -88,6 +89,7 @@ def fake_api() -> Iterator[FakeApi]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1
 
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

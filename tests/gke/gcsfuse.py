@@ -114,8 +114,9 @@ class Volumes:
         policy = self._policy(bucket)
         self._check_access(bucket, policy, attributes)
         self._check_annotation(attributes)
-        source = self._buckets / bucket / options.only_dir
-        if ".." in Path(options.only_dir).parts or not source.is_dir():
+        folder = self._buckets / bucket
+        source = (folder / options.only_dir.strip("/")).resolve()
+        if not source.is_relative_to(folder) or not source.is_dir():
             raise PublishError(grpc.StatusCode.NOT_FOUND, f'only-dir "{options.only_dir}" is no folder of the bucket')
         with self._lock:
             if mounts.mounted(target):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tests.gke.tpu import tpu_containers
 
 REPLICA_LABEL = "replicaIndex"
+WORKER_ID = "TPU_WORKER_ID"
 # Between the webhook's answer and the pod in the API server's list; a pod that another webhook refuses frees its slot.
 UNSEEN_SECONDS = 5.0
 
@@ -68,17 +69,15 @@ def occupies(pod: Mapping[str, Any]) -> bool:
 
 def slot_of(pod: Mapping[str, Any]) -> Slot | None:
     """The slot that the webhook wrote into a pod; None where it did not."""
-    label = pod["metadata"].get("labels", {}).get(REPLICA_LABEL, "")
+    replica = pod["metadata"].get("labels", {}).get(REPLICA_LABEL, "").rpartition("-")[2]
     containers = [container for _, container in tpu_containers(pod)]
-    ids = [env.get("value") for container in containers for env in container.get("env", []) if env["name"] == WORKER_ID]
-    if not label or not ids:
+    variables = [variable for container in containers for variable in container.get("env", [])]
+    ids = [variable.get("value", "") for variable in variables if variable["name"] == WORKER_ID]
+    if not replica.isdigit() or not ids or not ids[0].isdigit():
         return None
-    # On 7x each container is a worker; the first one's number is the host's times the containers.
-    per_host = len(containers) if len(ids) > 1 else 1
-    return Slot(int(label.rpartition("-")[2]), int(ids[0]) // per_host)
-
-
-WORKER_ID = "TPU_WORKER_ID"
+    # Several containers ask for chips on 7x only, where each is a worker of its own.
+    per_host = len(containers)
+    return Slot(int(replica), int(ids[0]) // per_host)
 
 
 def _lowest_free(used: set[Slot], hosts: int) -> Slot:

@@ -6,6 +6,7 @@ The program runs as the cluster's scripts start it, in a mount namespace of its 
 import json
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -110,7 +111,7 @@ def folder():
 
 @pytest.fixture(scope="module")
 def node(folder):
-    with fake_api() as api, start(api, folder) as node:
+    with fake_api() as api, started(api, folder) as node:
         yield node
 
 
@@ -121,25 +122,19 @@ def _a_pod(node):
     node.bucket()
 
 
-class start:  # noqa: N801, it reads as a function
-    """Starts the program; ends with the block."""
-
-    def __init__(self, api, folder):
-        (folder / "buckets").mkdir(exist_ok=True)
-        options = {"--kubeconfig": api.kubeconfig(folder), "--node": "node1", "--kubelet-dir": folder / "k"}
-        options |= {"--buckets": folder / "buckets", "--hosts": 2}
-        arguments = [str(part) for pair in options.items() for part in pair]
-        self.api, self.folder, self.context = api, folder, program("tests.gke.node", *arguments, own_mounts=True)
-
-    def __enter__(self):
-        self.node = Node(self.api, self.folder, self.context.__enter__())
-        self.node.program.wait_for("serving")
-        return self.node
-
-    def __exit__(self, *error):
-        for channel in self.node.channels.values():
+@contextmanager
+def started(api, folder):
+    """The program as the cluster's scripts start it, until the end of the block."""
+    (folder / "buckets").mkdir(exist_ok=True)
+    options = {"--kubeconfig": api.kubeconfig(folder), "--node": "node1", "--kubelet-dir": folder / "k"}
+    options |= {"--buckets": folder / "buckets", "--hosts": 2}
+    arguments = [str(part) for pair in options.items() for part in pair]
+    with program("tests.gke.node", *arguments, own_mounts=True) as running:
+        running.wait_for("serving")
+        node = Node(api, folder, running)
+        yield node
+        for channel in node.channels.values():
             channel.close()
-        self.context.__exit__(*error)
 
 
 def allocate(api, name, *devices, uid="u1", pool="node1", driver="dra.net", pod="p"):
@@ -172,7 +167,6 @@ def test_a_slice_that_the_kubelet_deleted_comes_back(node):
     node.register("dra.net")
     node.api.wait_for(SLICE)
     node.api.remove(SLICE)
-    node.register("dra.net")
     assert node.api.wait_for(SLICE)["spec"]["devices"]
 
 
@@ -234,8 +228,8 @@ def test_a_claim_that_is_not_this_drivers_is_not_prepared(node, change, message)
 
 
 def test_a_claim_without_allocation_or_without_object_is_not_prepared(node):
-    node.api.put(f"{CLAIMS}/claims", metadata={"uid": "u1"}, status={})
-    assert "it is not allocated" in node.prepare("claims").error
+    node.api.put(f"{CLAIMS}/waiting", metadata={"uid": "u1"}, status={})
+    assert "it is not allocated" in node.prepare("waiting").error
     assert "(404)" in node.prepare("missing").error
 
 
@@ -276,7 +270,8 @@ def test_only_dir_mounts_a_folder_of_the_bucket(node):
     target = node.publish(options=f"{OPTIONS},only-dir=run")
     assert node.sh(f"ls {target}") == (0, "x")
     node.unpublish(target)
-    assert node.refusal(options="only-dir=../other")[0] == grpc.StatusCode.NOT_FOUND
+    for outside in ("../other", "/etc"):
+        assert node.refusal(options=f"only-dir={outside}")[0] == grpc.StatusCode.NOT_FOUND
 
 
 def test_a_pods_fs_group_is_the_mounts_group_unless_the_volume_says_otherwise(node):
@@ -358,7 +353,7 @@ def test_bindings_are_read_at_each_mount(node):
 def test_a_restarted_driver_knows_what_it_prepared_and_ends_without_mounts_or_processes():
     folder = Path(tempfile.mkdtemp(prefix="gke-"))
     with fake_api() as api:
-        with start(api, folder) as node:
+        with started(api, folder) as node:
             api.put("/api/v1/nodes/node1", metadata={"uid": "node-uid"})
             api.put(
                 "/api/v1/namespaces/team/pods/p", metadata={"annotations": {"gke-gcsfuse/volumes": "true"}}, spec={}
@@ -377,7 +372,7 @@ def test_a_restarted_driver_knows_what_it_prepared_and_ends_without_mounts_or_pr
             assert not Path(f"/proc/{served_by[0]}").exists()
             assert not list((folder / "k").rglob("*.sock"))
         api.remove(f"{CLAIMS}/c1")
-        with start(api, folder) as node:
+        with started(api, folder) as node:
             assert node.prepare("c1").error == ""
     shutil.rmtree(folder)
 
