@@ -213,8 +213,7 @@ class FlatBucket:
 
     def _write(self, request: Request) -> bytes:
         handle, offset, size = struct.unpack_from("<QQI", request.body)
-        data = memoryview(request.body)[40 : 40 + size]
-        return struct.pack("<II", os.pwrite(handle, data, offset), 0)
+        return struct.pack("<II", os.pwrite(handle, request.body[40 : 40 + size], offset), 0)
 
     def _statistics(self, _: Request) -> bytes:
         found = os.statvfs(self._paths[fuse.ROOT])

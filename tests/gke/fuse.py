@@ -36,12 +36,15 @@ _DIRECTORY_ENTRY = struct.Struct("<QQII")
 
 
 class Request(NamedTuple):
-    """One message of the kernel: which operation, on which node, with which bytes after the header."""
+    """One message of the kernel: which operation, on which node, with which bytes after the header.
+
+    The bytes are overwritten by the next message.
+    """
 
     operation: int
     unique: int
     node: int
-    body: bytes
+    body: memoryview
 
 
 Handler = Callable[[Request], bytes]
@@ -85,17 +88,19 @@ def serve(device: int, handlers: Mapping[int, Handler]) -> None:
 
     handlers: by operation. One that raises OSError answers with its number; what has none is not implemented.
     """
+    buffer = bytearray(READ_SIZE)
     while True:
         try:
-            message = os.read(device, READ_SIZE)
+            length = os.readv(device, [buffer])
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.EINTR, errno.EAGAIN):
                 continue  # the request was taken back
             if error.errno == errno.ENODEV:
                 return
             raise
-        _, operation, unique, node, *_ = _HEADER.unpack_from(message)
-        number, answer = _answer(Request(operation, unique, node, message[_HEADER.size :]), handlers)
+        _, operation, unique, node, *_ = _HEADER.unpack_from(buffer)
+        body = memoryview(buffer)[_HEADER.size : length]
+        number, answer = _answer(Request(operation, unique, node, body), handlers)
         if operation in UNANSWERED:
             continue
         try:
@@ -135,9 +140,9 @@ def directory(entries: Iterator[tuple[int, str, int]], offset: int, size: int) -
     return result
 
 
-def names(body: bytes) -> list[str]:
+def names(body: memoryview) -> list[str]:
     """The zero-terminated names that a request ends with."""
-    return [os.fsdecode(name) for name in body.split(b"\0")[:-1]]
+    return [os.fsdecode(name) for name in bytes(body).split(b"\0")[:-1]]
 
 
 def _answer(request: Request, handlers: Mapping[int, Handler]) -> tuple[int, bytes]:
