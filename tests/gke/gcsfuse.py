@@ -7,8 +7,9 @@ it, BUCKET.iam.json:
     {"members": ["NAMESPACE/SERVICEACCOUNT"], "hierarchicalNamespace": true}
 
 Limits: a bind mount shows the owners and modes of the files themselves, so uid, gid and dir-mode are put on the
-bucket's own folder, and file-mode has no effect there. Caches have none at all: a folder of this machine is always
-what it is. The sidecar container is not put into pods; its annotation is asked for.
+bucket's own folder, and file-mode has no effect there: what a test puts into a bucket must belong to who writes it.
+Caches and implicit-dirs have none at all: a folder of this machine is always what it is. The sidecar container is not
+put into pods; its annotation is asked for.
 """
 
 import json

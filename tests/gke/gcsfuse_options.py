@@ -81,7 +81,7 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True)
 class MountOptions:
-    """What a mount is made of: what shapes a folder on this machine, and all else that was accepted.
+    """Those options that mean something for a folder of this machine; the others are checked and no more.
 
     uid, gid: owner of all that is in the mount, root where none is named, as GKE's driver does.
     dir_mode, file_mode: permission bits.
@@ -95,7 +95,6 @@ class MountOptions:
     rename_dir_limit: int
     only_dir: str
     read_only: bool
-    implicit_dirs: bool
 
 
 def parse(text: str) -> MountOptions:
@@ -119,7 +118,6 @@ def parse(text: str) -> MountOptions:
         rename_dir_limit=int(found.get("file-system:rename-dir-limit", 0)),
         only_dir=found.get("only-dir", ""),
         read_only=read_only,
-        implicit_dirs=_is_true(found.get("implicit-dirs", "false")),
     )
 
 
@@ -165,10 +163,6 @@ def _check(kind: str, value: str, name: str) -> None:
     if not valid:
         expected = {"limit": "a whole number of at least -1", "octal": "octal permission bits"}.get(rule, rule)
         raise OptionError(f'Error: invalid argument "{value}" for {name}: expected {expected}')
-
-
-def _is_true(text: str) -> bool:
-    return text.lower() in ("true", "t", "1")
 
 
 def _is_float(text: str) -> bool:

@@ -39,8 +39,12 @@ def main(arguments: list[str]) -> int:
     end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: end.set())
-    for driver in drivers:
-        driver.start()
+    try:
+        for driver in drivers:
+            driver.start()
+    except ValueError as error:
+        print(f"Error: {error}", flush=True)
+        return 1
     print("serving", flush=True)
     end.wait()
     for driver in drivers:

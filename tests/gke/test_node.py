@@ -4,9 +4,11 @@ The program runs as the cluster's scripts start it, in a mount namespace of its 
 """
 
 import json
+import os
+import select
 import shutil
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import grpc
@@ -18,6 +20,7 @@ from tests.gke.protocols import protocol, socket_address
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 SLICE = f"{SLICES}/node1-dra.net"
+POD = "/api/v1/namespaces/team/pods/p"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims"
 OPTIONS = "implicit-dirs,uid=1000,gid=1000,dir-mode=775,file-mode=664,metadata-cache:ttl-secs:60"
 
@@ -101,24 +104,31 @@ class Node:
         return [line for line in self.sh("cat /proc/self/mountinfo")[1].splitlines() if str(self.folder) in line]
 
 
-@pytest.fixture(scope="module")
-def folder():
-    # A socket's path has 107 bytes at most; pytest's own folders are too deep.
+@contextmanager
+def short_folder():
+    """A socket's path has 107 bytes at most; pytest's own folders are too deep."""
     path = Path(tempfile.mkdtemp(prefix="gke-"))
     yield path
     shutil.rmtree(path)
 
 
 @pytest.fixture(scope="module")
-def node(folder):
-    with fake_api() as api, started(api, folder) as node:
+def node():
+    with short_folder() as folder, fake_api() as api, started(api, folder) as node:
         yield node
+
+
+@pytest.fixture
+def folder():
+    """For programs of a test's own."""
+    with short_folder() as folder:
+        yield folder
 
 
 @pytest.fixture(autouse=True)
 def _a_pod(node):
     node.api.put("/api/v1/nodes/node1", metadata={"name": "node1", "uid": "node-uid"})
-    node.api.put("/api/v1/namespaces/team/pods/p", metadata={"annotations": {"gke-gcsfuse/volumes": "true"}}, spec={})
+    node.api.put(POD, metadata={"annotations": {"gke-gcsfuse/volumes": "true"}}, spec={})
     node.bucket()
 
 
@@ -256,8 +266,9 @@ def test_a_bucket_is_mounted_with_its_owner_and_renames_folders(node):
 
 
 def test_a_read_only_volume_cannot_be_written(node):
-    for name, arguments in (("r1", {"readonly": True}), ("r2", {"options": f"{OPTIONS},ro"})):
-        target = node.publish(name, **arguments)
+    node.bucket("flat", hierarchicalNamespace=False)
+    for arguments in ({"readonly": True}, {"options": f"{OPTIONS},ro"}, {"readonly": True, "bucket": "flat"}):
+        target = node.publish(**arguments)
         code, text = node.sh(f"touch {target}/new")
         assert code != 0
         assert "Read-only file system" in text
@@ -309,6 +320,20 @@ def test_a_flat_bucket_shows_one_owner_and_mode_and_its_content_is_whole(node):
     script = f"cd {target} && head -c 3000000 /dev/urandom >f && chmod 600 f && stat -c '%u %g %a' f . && cmp f "
     assert node.sh(f"{script} {node.folder}/buckets/flat3/f") == (0, "1000 1000 664\n1000 1000 775")
     assert node.sh(f"cd {target} && ln -s f l && truncate -s 5 l && wc -c <f && rm l f && ls -A") == (0, "5")
+    # A temporary file is removed while it is open.
+    assert node.sh(f"cd {target} && exec 3>t && rm t && echo xy >&3 && stat -Lc %s /proc/self/fd/3") == (0, "3")
+    node.unpublish(target)
+
+
+def test_a_flat_bucket_shows_what_another_node_wrote(node):
+    bucket = node.bucket("flat4", hierarchicalNamespace=False)
+    target = node.publish(bucket="flat4")
+    for text in ("one", "longer than before"):
+        (bucket / "f").write_text(text)
+        assert node.sh(f"cat {target}/f") == (0, text)
+    (bucket / "f").unlink()
+    (bucket / "f").mkdir()
+    assert node.sh(f"stat -c %F {target}/f") == (0, "directory")
     node.unpublish(target)
 
 
@@ -350,36 +375,55 @@ def test_bindings_are_read_at_each_mount(node):
     assert "checkpoints.iam.json holds member" in node.refusal()[1]
 
 
-def test_a_restarted_driver_knows_what_it_prepared_and_ends_without_mounts_or_processes():
-    folder = Path(tempfile.mkdtemp(prefix="gke-"))
+def test_a_restarted_driver_knows_what_it_prepared(folder):
     with fake_api() as api:
         with started(api, folder) as node:
-            api.put("/api/v1/nodes/node1", metadata={"uid": "node-uid"})
-            api.put(
-                "/api/v1/namespaces/team/pods/p", metadata={"annotations": {"gke-gcsfuse/volumes": "true"}}, spec={}
-            )
+            api.put(POD, metadata={}, spec={})
             allocate(api, "c1", "host0-eth1")
             assert node.prepare("c1").error == ""
-            node.bucket("flat", hierarchicalNamespace=False)
-            node.publish(bucket="flat")
-            children = Path(f"/proc/{node.program.process.pid}/task/{node.program.process.pid}/children")
-            served_by = [
-                int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if _serves(path, folder)
-            ]
-            assert len(served_by) == 1
-            assert children.exists()
             assert node.program.terminate() == 0
-            assert not Path(f"/proc/{served_by[0]}").exists()
-            assert not list((folder / "k").rglob("*.sock"))
         api.remove(f"{CLAIMS}/c1")
         with started(api, folder) as node:
             assert node.prepare("c1").error == ""
-    shutil.rmtree(folder)
 
 
-def _serves(cmdline, folder):
-    try:
-        text = cmdline.read_bytes().decode()
-    except OSError:
-        return False
-    return "tests.gke.flat_bucket" in text and str(folder) in text
+def test_the_program_ends_without_sockets_mounts_or_processes(folder):
+    with fake_api() as api, started(api, folder) as node:
+        api.put(POD, metadata={"annotations": {"gke-gcsfuse/volumes": "true"}}, spec={})
+        node.bucket("flat", hierarchicalNamespace=False)
+        node.publish(bucket="flat")
+        (serving,) = _flat_buckets_of(folder)
+        assert node.program.terminate() == 0
+        assert not serving.exists()
+        assert not list((folder / "k").rglob("*.sock"))
+
+
+def test_a_killed_program_takes_its_flat_buckets_along(folder):
+    with fake_api() as api, started(api, folder) as node:
+        api.put(POD, metadata={"annotations": {"gke-gcsfuse/volumes": "true"}}, spec={})
+        node.bucket("flat", hierarchicalNamespace=False)
+        node.publish(bucket="flat")
+        (serving,) = _flat_buckets_of(folder)
+        ended = os.pidfd_open(int(serving.name))
+        node.program.process.kill()
+        assert select.select([ended], [], [], 10)[0], "the process still runs"
+        os.close(ended)
+
+
+def test_a_kubelets_folder_that_is_too_deep_for_sockets_is_an_error(folder):
+    with fake_api() as api:
+        deep = folder / ("d" * 100)
+        arguments = ["--kubeconfig", str(api.kubeconfig(folder)), "--node", "node1", "--hosts", "2"]
+        arguments += ["--buckets", str(folder), "--kubelet-dir", str(deep)]
+        with program("tests.gke.node", *arguments) as running:
+            running.wait_for("Error: The socket's path")
+            assert running.process.wait() == 1
+
+
+def _flat_buckets_of(folder):
+    """The folders in /proc of the processes that serve flat buckets below a folder."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it ended meanwhile
+            text = path.read_bytes().decode()
+            if "tests.gke.flat_bucket" in text and str(folder) in text:
+                yield path.parent
