@@ -208,7 +208,7 @@ class Driver:
 
     def __init__(self, api: Api, node: str, kubelet: Path, hosts: int, per_host: int) -> None:
         self._publisher = Publisher(api, node, devices(hosts, per_host))
-        self._plugin = KubeletPlugin("DRAPlugin", DRIVER, VERSIONS, kubelet, self._publisher.start)
+        self._plugin = KubeletPlugin("DRAPlugin", DRIVER, DRIVER, VERSIONS, kubelet, self._publisher.start)
         self._claims = Claims(api, node, devices(hosts, per_host), self._plugin.folder)
 
     def start(self) -> None:

@@ -170,7 +170,7 @@ class Driver:
 
     def __init__(self, api: Api, node: str, kubelet: Path, buckets: Path) -> None:
         self._volumes = Volumes(api, node, buckets)
-        self._plugin = KubeletPlugin("CSIPlugin", DRIVER, [VERSION], kubelet)
+        self._plugin = KubeletPlugin("CSIPlugin", DRIVER, "gcsfuse", [VERSION], kubelet)
 
     def start(self) -> None:
         self._plugin.serve("csi", self._volumes, "Identity", "Node")

@@ -19,17 +19,24 @@ class KubeletPlugin:
     """Two sockets below the kubelet's folder: the plugin's services and its registration.
 
     kind: `DRAPlugin` or `CSIPlugin`, as the kubelet names it.
+    short: what the sockets are called by, as a socket's path may not be long; the kubelet takes any name.
     versions: of the services, as that kind of plugin names them.
     registered: called each time that the kubelet takes the plugin in: also after a restart of the kubelet.
     """
 
     def __init__(
-        self, kind: str, name: str, versions: Sequence[str], kubelet: Path, registered: Callable[[], None] | None = None
+        self,
+        kind: str,
+        name: str,
+        short: str,
+        versions: Sequence[str],
+        kubelet: Path,
+        registered: Callable[[], None] | None = None,
     ) -> None:
-        self.folder = kubelet / "plugins" / name
+        self.folder = kubelet / "plugins" / short
         self._kind, self._name, self._versions = kind, name, list(versions)
         self._registered = registered
-        self._sockets = [self.folder / f"{kind[:3].lower()}.sock", kubelet / "plugins_registry" / f"{name}-reg.sock"]
+        self._sockets = [self.folder / f"{kind[:3].lower()}.sock", kubelet / "plugins_registry" / f"{short}-reg.sock"]
         self._server, self._registration = (grpc.server(ThreadPoolExecutor(THREADS)) for _ in self._sockets)
         registration = protocol("registration").services
         registration.add_RegistrationServicer_to_server(self, self._registration)

@@ -52,7 +52,8 @@ def socket_address(path: Path) -> str:
             f"The socket's path {path} has {len(os.fsencode(path))} bytes and Linux takes {LONGEST_SOCKET_PATH}; "
             "put the kubelet's folder somewhere shorter."
         )
-    return f"unix://{path}"
+    # With two slashes gRPC counts them, too.
+    return f"unix:{path}"
 
 
 def listen(server: grpc.Server, path: Path) -> None:
