@@ -151,13 +151,18 @@ def server(webhook: Webhook, address: tuple[str, int], certificate: Path, key: P
         def log_message(self, *_: Any) -> None:
             """The lines of the decisions are log enough."""
 
-    result = ThreadingHTTPServer(address, Handler)
-    result.daemon_threads = True
+    result = _Server(address, Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     # The handshake is done by a connection's own thread: one that says nothing must not keep the others waiting.
     result.socket = context.wrap_socket(result.socket, server_side=True, do_handshake_on_connect=False)
     return result
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # The API server connects for many pods at once.
+    request_queue_size = 128
 
 
 def _require_kind(request: Mapping[str, Any], kind: str) -> None:
