@@ -91,7 +91,7 @@ class Volumes:
         return protocol("csi").messages.NodePublishVolumeResponse()
 
     def NodeUnpublishVolume(self, request: Any, context: Any) -> Any:  # noqa: N802, the protocol's name
-        target = Path(request.target_path)
+        target = Path(request.target_path).resolve()
         try:
             if not request.target_path:
                 raise PublishError(grpc.StatusCode.INVALID_ARGUMENT, "NodeUnpublishVolume target path must be provided")
@@ -109,13 +109,14 @@ class Volumes:
         return protocol("csi").messages.NodeUnpublishVolumeResponse()
 
     def _publish(self, request: Any, attributes: Mapping[str, str]) -> None:
-        target = Path(request.target_path)
+        # As /proc/self/mountinfo names it.
+        target = Path(request.target_path).resolve()
         options = _options(request, attributes)
         bucket = attributes["bucketName"]
         policy = self._policy(bucket)
         self._check_access(bucket, policy, attributes)
         self._check_annotation(attributes)
-        folder = self._buckets / bucket
+        folder = (self._buckets / bucket).resolve()
         source = (folder / options.only_dir.strip("/")).resolve()
         if not source.is_relative_to(folder) or not source.is_dir():
             raise PublishError(grpc.StatusCode.NOT_FOUND, f'only-dir "{options.only_dir}" is no folder of the bucket')
