@@ -73,10 +73,6 @@ def start(machine: Machine, folder: Path, programs: Programs, pause: str, pods: 
     disabled = ", ".join(f'"io.containerd.snapshotter.v1.{name}"' for name in _DISABLED)
     cni = programs.containerd / "cni"
     config.write_text(_CONFIG.format(folder=folder, pause=pause, cni=cni, disabled=disabled))
-    # Pods' network namespaces are mounted here: below this machine's own, they go when it goes.
-    machine.run("mkdir", "-p", "/run/netns")
-    machine.run("mount", "-t", "tmpfs", "netns", "/run/netns")
-    machine.run("mount", "--make-shared", "/run/netns")
     environment = {"PATH": f"{programs.containerd}:/usr/sbin:/usr/bin:/sbin:/bin"}
     command = [str(programs.containerd / "containerd"), "--config", str(config)]
     process = machine.spawn(folder / "containerd.log", command, environment)

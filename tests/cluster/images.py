@@ -30,7 +30,17 @@ PAUSE = "localhost/pause:test"
 _DEBIAN = "bookworm"
 _PACKAGES = (
     *("bash", "ca-certificates", "wget"),  # KubeRay's probes run `bash -c "wget ..."`
-    *("libbz2-1.0", "libffi8", "liblzma5", "libncursesw6", "libreadline8", "libsqlite3-0", "libssl3", "zlib1g"),
+    *(
+        "libbz2-1.0",
+        "libffi8",
+        "liblzma5",
+        "libncursesw6",
+        "libreadline8",
+        "libsqlite3-0",
+        "libssl3",
+        "libstdc++6",
+        "zlib1g",
+    ),
 )
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 _PYTHON = "opt/python"
@@ -42,7 +52,7 @@ class Image:
     """user: of its processes, as in a Dockerfile. environment: of its processes. entrypoint: empty for a shell."""
 
     name: str
-    layers: tuple[Path, ...]
+    root: Path
     entrypoint: tuple[str, ...] = ()
     user: str = "0:0"
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -73,6 +83,9 @@ def containerd_folder(programs: Programs) -> Path:
         (new / "containerd" / "root").rename(new / "root")
         shutil.rmtree(new / "containerd")
         new.rename(home)
+        for old in home.parent.glob("images-*"):  # 4 GB each; nodes have copies of what they use
+            if old != home:
+                shutil.rmtree(old)
     return home / "root"
 
 
@@ -95,11 +108,11 @@ def _images(programs: Programs, python: Path, scratch: Path) -> Iterator[list[Im
             "LANG": "C.UTF-8",
             "RAY_USAGE_STATS_ENABLED": "0",
         }
-        debian, trainer = scratch / "debian", scratch / "trainer"
-        _make_debian(debian)
-        _make_trainer(python, trainer)
+        root = scratch / "trainer"
+        _make_debian(root)
+        _add_python(python, root)
         yield [
-            Image(TRAINER, (debian, trainer), user="1000:100", environment=environment),
+            Image(TRAINER, root, user="1000:100", environment=environment),
             _one_program(scratch, OPERATOR, programs.operator, user="65532:65532"),
             _one_program(scratch, COREDNS, programs.coredns),
             _one_program(scratch, PAUSE, programs.pause),
@@ -125,10 +138,9 @@ def _make_debian(root: Path) -> None:
     # A login shell has Debian's PATH, and KubeRay may start Ray from one.
     for program in ("python", "python3", "ray"):
         (root / "usr/local/bin" / program).symlink_to(f"/{_PYTHON}/bin/{program}")
-    (root / "etc/ld.so.conf.d/python.conf").write_text(f"/{_PYTHON}/lib\n")
 
 
-def _make_trainer(python: Path, root: Path) -> None:
+def _add_python(python: Path, root: Path) -> None:
     """Python and the packages of the emulation's environment, which is installed from the same lock."""
     print("Copying the trainer's environment for its image", flush=True)
     venv = python.parents[1]
@@ -145,6 +157,9 @@ def _make_trainer(python: Path, root: Path) -> None:
     for link in ("python", "python3"):
         (binaries / link).unlink(missing_ok=True)
         (binaries / link).symlink_to("python3.12")
+    # Where it is a shared library.
+    (root / "etc/ld.so.conf.d/python.conf").write_text(f"/{_PYTHON}/lib\n")
+    subprocess.run(["ldconfig", "-r", str(root)], check=True)
 
 
 def _one_program(scratch: Path, name: str, program: Path, user: str = "0:0") -> Image:
@@ -152,12 +167,17 @@ def _one_program(scratch: Path, name: str, program: Path, user: str = "0:0") -> 
     (layer / "etc").mkdir(parents=True)
     (layer / "tmp").mkdir(mode=0o1777)
     shutil.copy2(program, layer / program.name)
-    return Image(name, (layer,), (f"/{program.name}",), user)
+    return Image(name, layer, (f"/{program.name}",), user)
 
 
 def _pack(image: Image, archive: Path) -> Path:
-    """Writes an image as `docker save` does: layers, configuration, manifest."""
-    layers = [_layer(folder, archive.with_name(f"layer-{number}")) for number, folder in enumerate(image.layers)]
+    """Writes an image of one layer as `docker save` does: layer, configuration, manifest."""
+    layer = archive.with_name("layer.tar")
+    subprocess.run(
+        ["tar", "--create", f"--file={layer}", f"--directory={image.root}", "--numeric-owner", "."], check=True
+    )
+    with layer.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     config = {
         "architecture": "amd64",
         "os": "linux",
@@ -167,25 +187,17 @@ def _pack(image: Image, archive: Path) -> Path:
             "WorkingDir": image.environment.get("HOME", "/"),
             **({"Entrypoint": image.entrypoint} if image.entrypoint else {"Cmd": ["/bin/bash"]}),
         },
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for _, digest in layers]},
-        "history": [{"created_by": "tests/cluster/images.py"} for _ in layers],
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "history": [{"created_by": "tests/cluster/images.py"}],
     }
     blob = json.dumps(config).encode()
     config_name = f"{hashlib.sha256(blob).hexdigest()}.json"
-    manifest = [{"Config": config_name, "RepoTags": [image.name], "Layers": [path.name for path, _ in layers]}]
+    manifest = [{"Config": config_name, "RepoTags": [image.name], "Layers": [layer.name]}]
     with tarfile.open(archive, "w") as tar:
         for name, content in ((config_name, blob), ("manifest.json", json.dumps(manifest).encode())):
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
-        for path, _ in layers:
-            tar.add(path, arcname=path.name)
-            path.unlink()
+        tar.add(layer, arcname=layer.name)
+    layer.unlink()
     return archive
-
-
-def _layer(folder: Path, path: Path) -> tuple[Path, str]:
-    """A folder as the tar file of a layer, and its SHA-256. Its owners are kept for Debian, root's for the rest."""
-    subprocess.run(["tar", "--create", f"--file={path}", f"--directory={folder}", "--numeric-owner", "."], check=True)
-    with path.open("rb") as file:
-        return path, hashlib.file_digest(file, "sha256").hexdigest()

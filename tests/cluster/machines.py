@@ -14,8 +14,12 @@ from pathlib import Path
 from typing import IO
 
 # Process 1 of a machine reaps its orphans by ignoring SIGCHLD, which an exec keeps. The mounts are shared with what
-# runs on the machine (containers see volumes that are mounted later) and not with the machine below.
-_HOLD = 'trap "" CHLD; mount --make-rshared / && exec sleep infinity'
+# runs on the machine (containers see volumes that are mounted later) and not with the machine below. /run is the
+# machine's own, so that sockets, locks and the mounted network namespaces of pods go when it goes.
+_HOLD = """
+trap "" CHLD
+mount --make-rshared / && mount -t tmpfs run /run && mount --make-shared /run && exec sleep infinity
+"""
 
 
 class MachineError(Exception):

@@ -16,6 +16,8 @@ from tests.cluster.programs import Programs
 
 REPOSITORY = Path(__file__).parents[2]
 _CGROUPS = Path("/sys/fs/cgroup")
+_HERE = "/run/node"
+"""Where a node sees its own folder."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,9 @@ def start(
     (folder / "containerd").mkdir()
     images.copy_folder(store, folder / "containerd" / "root")
     runtime = containerd.start(machine, folder / "containerd", programs, images.PAUSE, addresses.pods(spec.number))
+    # A short name for the folder: the name of a socket may have 107 characters.
+    machine.run("mkdir", _HERE)
+    machine.run("mount", "--bind", str(folder), _HERE)
     # The kubelet links pods' logs from here, wherever they are.
     machine.run("mkdir", "-p", "/var/log/containers")
     machine.run("mount", "-t", "tmpfs", "logs", "/var/log/containers")
@@ -72,15 +77,13 @@ def start(
     group = f"{addresses.link}-{spec.name}"
     make_cgroup(group)
     kubelet_file, proxy_file = folder / "kubelet.yaml", folder / "kube-proxy.yaml"
-    kubelet_file.write_text(
-        yaml.safe_dump(_kubelet(spec, folder, authority.folder, addresses, runtime.endpoint, group))
-    )
+    kubelet_file.write_text(yaml.safe_dump(_kubelet(spec, authority.folder, addresses, runtime.endpoint, group)))
     proxy = authority.user(f"kube-proxy-{spec.name}", plane.server, "system:kube-proxy")
     proxy_file.write_text(yaml.safe_dump(_kube_proxy(spec, proxy, addresses)))
     environment = {"PATH": f"{programs.containerd}:/usr/sbin:/usr/bin:/sbin:/bin"}
     kubelet = [
         *(str(programs.kubernetes / "kubelet"), f"--config={kubelet_file}", f"--kubeconfig={kubeconfig}"),
-        *(f"--root-dir={folder}/kubelet", f"--hostname-override={spec.name}", f"--node-ip={address}"),
+        *(f"--root-dir={_HERE}/kubelet", f"--hostname-override={spec.name}", f"--node-ip={address}"),
         "--node-labels=" + ",".join(f"{name}={value}" for name, value in spec.labels.items()),
     ]
     kube_proxy = [str(programs.kubernetes / "kube-proxy"), f"--config={proxy_file}"]
@@ -99,7 +102,7 @@ def start(
 def start_gke(node: Node, kubeconfig: Path, buckets: Path) -> Process:
     """Starts what GKE runs on each node: DRANET's driver and the GCS FUSE CSI driver, as tests/gke plays them."""
     command = [sys.executable, "-m", "tests.gke.node", f"--kubeconfig={kubeconfig}", f"--node={node.spec.name}"]
-    command += [f"--kubelet-dir={node.folder}/kubelet", f"--buckets={buckets}", f"--hosts={node.spec.tpu_hosts}"]
+    command += [f"--kubelet-dir={_HERE}/kubelet", f"--buckets={buckets}", f"--hosts={node.spec.tpu_hosts}"]
     environment = {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
     return node.machine.spawn(node.folder / "gke-node.log", command, environment, cwd=REPOSITORY)
 
@@ -129,9 +132,7 @@ def remove_cgroup(name: str) -> None:
                 Path(folder).rmdir()
 
 
-def _kubelet(
-    spec: NodeSpec, folder: Path, pki: Path, addresses: Addresses, endpoint: str, group: str
-) -> dict[str, object]:
+def _kubelet(spec: NodeSpec, pki: Path, addresses: Addresses, endpoint: str, group: str) -> dict[str, object]:
     certificate = pki / f"kubelet-{spec.name}-server"
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -147,7 +148,7 @@ def _kubelet(
         "tlsPrivateKeyFile": f"{certificate}.key",
         "clusterDNS": [addresses.dns_service],
         "clusterDomain": "cluster.local",
-        "resolvConf": f"{folder}/resolv.conf",
+        "resolvConf": f"{_HERE}/resolv.conf",
         "registerWithTaints": list(spec.taints),
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{group}",
@@ -159,8 +160,8 @@ def _kubelet(
         "enforceNodeAllocatable": [],
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
-        "podLogsDir": f"{folder}/pod-logs",
-        "volumePluginDir": f"{folder}/volume-plugins",
+        "podLogsDir": f"{_HERE}/pod-logs",
+        "volumePluginDir": f"{_HERE}/volume-plugins",
         "syncFrequency": "10s",
         "nodeStatusReportFrequency": "10s",
         "healthzBindAddress": "127.0.0.1",

@@ -29,7 +29,9 @@ class Authority:
 
     def issue(self, name: str, *identities: str, user: str | None = None, group: str | None = None) -> None:
         """Writes NAME.crt and NAME.key, for a server of these names and addresses, or for a user of Kubernetes."""
-        issued = self.authority.issue_cert(*identities, common_name=user, organization_name=group)
+        # Go refuses the empty list of names that a certificate without one would have.
+        names = identities or (f"{name}.invalid",)
+        issued = self.authority.issue_cert(*names, common_name=user, organization_name=group)
         chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
         (self.folder / f"{name}.crt").write_bytes(chain)
         self._private(f"{name}.key", issued.private_key_pem.bytes())
@@ -42,8 +44,7 @@ class Authority:
 
     def user(self, name: str, server: str, user: str, group: str | None = None) -> Path:
         """A kubeconfig file for a user with a certificate of its own."""
-        # Go refuses the empty list of names that a certificate without one would have.
-        self.issue(name, f"{name}.invalid", user=user, group=group)
+        self.issue(name, user=user, group=group)
         certificate = {"client-certificate": f"{name}.crt", "client-key": f"{name}.key"}
         return self.kubeconfig(name, server, certificate)
 
