@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from tests.cluster.addons import Api
 TINY = REPOSITORY / "values" / "tiny.yaml"
 SITE = Path(__file__).with_name("site.values.yaml")
 _RAY = {"group": "ray.io", "version": "v1"}
+_OF_EVERY_NAMESPACE = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 _PLURALS = {"RayCluster": "rayclusters", "RayJob": "rayjobs"}
 
 Object = dict[str, Any]
@@ -53,6 +55,12 @@ class Release:
     def kubectl(self, *arguments: str) -> str:
         return _run([tool("kubectl"), "--namespace", self.namespace, *arguments], self.environment)
 
+    def shell(self, script: str) -> str:
+        """What a user's shell says to these lines, with kubectl and helm on the PATH."""
+        folders = [str(Path(tool(name)).parent) for name in ("kubectl", "helm")]
+        path = ":".join([*folders, os.environ["PATH"]])
+        return _run(["bash", "-c", script], {**self.environment, "PATH": path})
+
     @property
     def environment(self) -> dict[str, str]:
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
@@ -72,9 +80,26 @@ class Release:
         listed = self.api.custom.list_namespaced_custom_object(namespace=self.namespace, plural=_PLURALS[kind], **_RAY)
         return list(listed["items"])
 
-    def pods(self, **labels: str) -> list[Any]:
-        selector = ",".join(f"{name.replace('__', '.io/').replace('_', '-')}={value}" for name, value in labels.items())
+    def pods(self, selector: str = "") -> list[Any]:
         return list(self.api.core.list_namespaced_pod(self.namespace, label_selector=selector).items)
+
+    def workers(self) -> list[Any]:
+        """The pods of TPU hosts that are not on their way out."""
+        return [pod for pod in self.pods("ray.io/node-type=worker") if not pod.metadata.deletion_timestamp]
+
+    def identities(self) -> dict[str, str]:
+        """Name and identity of what runs: a restart changes them."""
+        objects = [
+            (each["metadata"]["name"], each["metadata"]["uid"]) for kind in _PLURALS for each in self.objects(kind)
+        ]
+        pods = [(pod.metadata.name, pod.metadata.uid) for pod in self.pods("ray.io/cluster")]
+        return dict([*objects, *pods])
+
+    def settle(self) -> None:
+        """Until KubeRay has looked at the cluster's present generation; raises NotReachedError."""
+        name = self.cluster_name()
+        seen = self.await_object("RayCluster", name, lambda each: _observed(each) == each["metadata"]["generation"], 60)
+        assert cluster_state(seen) == "ready"
 
     def await_object(self, kind: str, name: str, done: Callable[[Object], bool], seconds: float) -> Object:
         """Watches a custom object until it is as wanted. Raises NotReachedError."""
@@ -97,6 +122,20 @@ class Release:
         if job_status(ended) != "SUCCEEDED":
             raise NotReachedError(f"{name} has failed: {json.dumps(ended['status'])}\n{self.report()}")
         return ended
+
+    def await_empty(self, seconds: float) -> None:
+        """Until nothing of a release is left in the namespace; raises NotReachedError with what is."""
+        deadline = time.monotonic() + seconds
+        while left := self._left():
+            if time.monotonic() > deadline:
+                raise NotReachedError(f"left after {seconds:.0f} s: {', '.join(left)}")
+            time.sleep(0.5)
+
+    def _left(self) -> list[str]:
+        kinds = "pods,services,configmaps,secrets,serviceaccounts,roles,rolebindings,jobs,resourceclaims"
+        kinds += ",resourceclaimtemplates,rayclusters,rayjobs,poddisruptionbudgets,networkpolicies"
+        names = self.kubectl("get", kinds, "--output=name").split()
+        return [name for name in names if name not in _OF_EVERY_NAMESPACE]
 
     def progress(self) -> list[Object]:
         """The run's records, as far as they are written (docs/progress.md)."""
@@ -133,6 +172,10 @@ def deployment_status(job: Object) -> str:
     return str(job.get("status", {}).get("jobDeploymentStatus", ""))
 
 
+def _observed(cluster: Object) -> int:
+    return int(cluster.get("status", {}).get("observedGeneration", 0))
+
+
 def cluster_state(cluster: Object) -> str:
     return str(cluster.get("status", {}).get("state", ""))
 
@@ -146,14 +189,30 @@ def _run(command: list[str], environment: dict[str, str]) -> str:
 
 @contextlib.contextmanager
 def in_namespace(api: Api, kubeconfig: Path, buckets: Path, name: str) -> Iterator[Release]:
-    """A release in a namespace and with a bucket of its own, both removed at the end."""
-    namespace = client.V1Namespace(metadata=client.V1ObjectMeta(name=name))
-    api.core.create_namespace(namespace)
-    bucket = buckets / name
+    """A release in a namespace and with a bucket of its own; both are gone at the end, and the chips are free."""
+    bucket, policy = buckets / name, buckets / f"{name}.iam.json"
+    _remove(api, name, bucket)  # what an interrupted test has left
+    api.core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=name)))
     bucket.mkdir()
-    policy = {"members": [f"{name}/demo"], "hierarchicalNamespace": True}
-    (buckets / f"{name}.iam.json").write_text(json.dumps(policy))
+    policy.write_text(json.dumps({"members": [f"{name}/demo"], "hierarchicalNamespace": True}))
     try:
         yield Release(api, kubeconfig, name, bucket)
     finally:
-        api.core.delete_namespace(name)
+        _remove(api, name, bucket)
+
+
+def _remove(api: Api, namespace: str, bucket: Path) -> None:
+    """Removes a namespace and waits until it is gone, so that its pods hold no chips."""
+    shutil.rmtree(bucket, ignore_errors=not bucket.exists())
+    selector = {"field_selector": f"metadata.name={namespace}"}
+    found = api.core.list_namespace(**selector)
+    if not found.items:
+        return
+    api.core.delete_namespace(namespace)
+    version = found.metadata.resource_version
+    for event in watch.Watch().stream(
+        api.core.list_namespace, **selector, resource_version=version, timeout_seconds=180
+    ):
+        if event["type"] == "DELETED":
+            return
+    raise NotReachedError(f"namespace {namespace} is still there after 180 s.")

@@ -20,7 +20,7 @@ def test_a_module_requires_the_version_of_a_tool(folder, fetch_tools):
     versions = {f"v{tool.version}" for tool in ([named] if named else fetch_tools.TOOLS.values())}
     text = (folder / "go.mod").read_text()
     for package in _packages(text):
-        required = [version for name, version in _requirements(text).items() if package.startswith(f"{name}/")]
+        required = [version for name, version in _requirements(text).items() if f"{package}/".startswith(f"{name}/")]
         assert required
         assert set(required) <= versions
 

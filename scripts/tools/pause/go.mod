@@ -1,3 +1,0 @@
-module tools/pause
-
-go 1.24
