@@ -115,6 +115,41 @@ def stop(name: str) -> bool:
     return True
 
 
+@dataclass
+class LostNode:
+    """A node that a test takes away, and gives back."""
+
+    cluster: Cluster
+    api: addons.Api
+    name: str
+
+    def cordon_and_delete_pods(self, namespace: str) -> None:
+        """The node takes no more pods, and those of the namespace are told to go, as before a maintenance."""
+        self.api.core.patch_node(self.name, {"spec": {"unschedulable": True}})
+        self.api.core.delete_collection_namespaced_pod(namespace, field_selector=f"spec.nodeName={self.name}")
+
+    def vanish(self) -> None:
+        """Everything on the node ends at once, kubelet and containers, and GKE takes note: as a Spot VM goes."""
+        self.cluster.machines()[self.name].end()
+        self.api.core.delete_node(self.name)
+
+    def give_back(self) -> None:
+        """The node is there and takes pods, whatever has happened to it."""
+        machine = self.cluster.machines()[self.name]
+        if machine.alive:
+            self.api.core.patch_node(self.name, {"spec": {"unschedulable": None}})
+            return
+        spec = next(spec for spec in specs() if spec.name == self.name)
+        plane = control_plane.ControlPlane.of(
+            self.cluster.machines()["control-plane"], self.cluster.folder, self.cluster.addresses
+        )
+        shutil.rmtree(self.cluster.folder / self.name)
+        nodes.remove_cgroup(f"{self.cluster.addresses.link}-{self.name}")
+        fetched = programs.fetch()
+        node = _start_node(self.cluster, plane, spec, fetched, images.containerd_folder(fetched))
+        _make_ready(plane, self.api, node, self.cluster.buckets)
+
+
 def specs() -> list[nodes.NodeSpec]:
     table = yaml.safe_load((_CHART / "files" / "tpu-types.yaml").read_text())["v6e"]
     tpu = {"accelerator": table["gkeAccelerator"], "topology": TOPOLOGY}
@@ -130,26 +165,18 @@ def _start(cluster: Cluster, say: Callable[[str], None]) -> None:
     store = images.containerd_folder(fetched)
     (cluster.buckets / BUCKET).mkdir(parents=True)
     plane_machine = Machine.start("control-plane")
-    machines = [plane_machine]
-    cluster.remember(machines)
+    cluster.remember([plane_machine])
     addresses = network.claim(plane_machine)
-    cluster.remember(machines, addresses)
+    cluster.remember([plane_machine], addresses)
     plane = control_plane.start(plane_machine, cluster.folder, addresses, fetched)
     say("the API server is ready")
     api = addons.Api(plane.admin)
     api.apply([*objects.crds(), *objects.cluster_objects(), *addons.dns(addresses.dns_service)])
     api.apply(addons.kuberay(fetched), addons.OPERATOR_NAMESPACE)
     webhook = _start_webhook(plane, api, addresses, cluster.folder)
-    started = []
-    for spec in specs():
-        machine = Machine.start(spec.name)
-        machines.append(machine)
-        cluster.remember(machines, addresses)
-        network.plug_in(machine, spec.number, len(specs()), plane_machine, addresses)
-        folder = cluster.folder / spec.name
-        started.append(nodes.start(machine, spec, folder, plane, addresses, fetched, store))
+    started = [_start_node(cluster, plane, spec, fetched, store) for spec in specs()]
     for node in started:
-        ready_node(plane, api, node, cluster.buckets)
+        _make_ready(plane, api, node, cluster.buckets)
     say("the nodes are ready")
     api.wait_for_deployment("coredns", "kube-system")
     api.wait_for_deployment(addons.OPERATOR, addons.OPERATOR_NAMESPACE)
@@ -159,7 +186,17 @@ def _start(cluster: Cluster, say: Callable[[str], None]) -> None:
     (cluster.folder / "ready").touch()
 
 
-def ready_node(plane: control_plane.ControlPlane, api: addons.Api, node: nodes.Node, buckets: Path) -> None:
+def _start_node(
+    cluster: Cluster, plane: control_plane.ControlPlane, spec: nodes.NodeSpec, fetched: programs.Programs, store: Path
+) -> nodes.Node:
+    machine = Machine.start(spec.name)
+    others = [other for name, other in cluster.machines().items() if name != spec.name]
+    cluster.remember([*others, machine], cluster.addresses)
+    network.plug_in(machine, spec.number, len(specs()), plane.machine, cluster.addresses)
+    return nodes.start(machine, spec, cluster.folder / spec.name, plane, cluster.addresses, fetched, store)
+
+
+def _make_ready(plane: control_plane.ControlPlane, api: addons.Api, node: nodes.Node, buckets: Path) -> None:
     """Waits until a node is ready, and gives it what GKE gives it: its drivers and its chips."""
     name, deadline = node.spec.name, time.monotonic() + _START_SECONDS
     while not api.node_is_ready(name):

@@ -31,6 +31,12 @@ class ControlPlane:
     admin: Path
     processes: tuple[Process, ...]
 
+    @classmethod
+    def of(cls, machine: Machine, folder: Path, addresses: Addresses) -> "ControlPlane":
+        """The control plane that was started before, without its processes."""
+        authority = Authority.load(folder / "pki")
+        return cls(machine, authority, _server(addresses), authority.folder / "admin.kubeconfig", ())
+
     def check(self) -> None:
         for process in self.processes:
             process.check()
@@ -38,7 +44,7 @@ class ControlPlane:
 
 def start(machine: Machine, folder: Path, addresses: Addresses, programs: Programs) -> ControlPlane:
     """Starts the control plane and waits until its API server is ready."""
-    server = f"https://{addresses.control_plane}:{PORT}"
+    server = _server(addresses)
     authority = Authority.create(folder / "pki")
     admin = _issue(authority, addresses, server)
     logs, pki = folder / "log", authority.folder
@@ -64,6 +70,10 @@ def start(machine: Machine, folder: Path, addresses: Addresses, programs: Progra
         machine.spawn(logs / "kube-scheduler.log", scheduler),
     )
     return ControlPlane(machine, authority, server, admin, (etcd, api_server, *others))
+
+
+def _server(addresses: Addresses) -> str:
+    return f"https://{addresses.control_plane}:{PORT}"
 
 
 def _issue(authority: Authority, addresses: Addresses, server: str) -> Path:

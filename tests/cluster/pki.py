@@ -21,7 +21,13 @@ class Authority:
         folder.mkdir(parents=True, mode=0o700)
         made = cls(folder, trustme.CA(organization_name="maxtext-multislice test cluster"))
         made.authority.cert_pem.write_to_path(made.certificate)
+        made._private("ca.key", made.authority.private_key_pem.bytes())
         return made
+
+    @classmethod
+    def load(cls, folder: Path) -> "Authority":
+        """The authority that `create` has made, for a node that comes later."""
+        return cls(folder, trustme.CA.from_pem((folder / "ca.crt").read_bytes(), (folder / "ca.key").read_bytes()))
 
     @property
     def certificate(self) -> Path:

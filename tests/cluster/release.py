@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import watchfiles
 import yaml
 from kubernetes import client, watch
 
@@ -111,9 +112,17 @@ class Release:
             with contextlib.suppress(client.ApiException):  # a watch that has become too old is begun again
                 for event in watcher.stream(self.api.custom.list_namespaced_custom_object, **arguments):
                     last = dict(event["object"])
-                    if done(last):
+                    if event["type"] != "DELETED" and done(last):
                         return last
         raise NotReachedError(f"{kind} {name} after {seconds:.0f} s: {json.dumps(last.get('status'))}\n{self.report()}")
+
+    def await_none(self, kind: str, seconds: float) -> None:
+        """Until no object of the kind is left; raises NotReachedError."""
+        deadline = time.monotonic() + seconds
+        while left := self.objects(kind):
+            if time.monotonic() > deadline:
+                raise NotReachedError(f"{left[0]['metadata']['name']} is still there\n{self.report()}")
+            time.sleep(0.5)
 
     def await_success(self, seconds: float, job: str = "") -> Object:
         """Until the run has ended; raises NotReachedError where it fails."""
@@ -141,6 +150,41 @@ class Release:
         """The run's records, as far as they are written (docs/progress.md)."""
         files = sorted((self.bucket / self.name / "progress").glob("*.jsonl"))
         return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def await_records(self, done: Callable[[list[Object]], bool], seconds: float) -> list[Object]:
+        """Watches the run's records until they are as wanted; raises NotReachedError, at once when it has failed."""
+        deadline = time.monotonic() + seconds
+        for _ in watchfiles.watch(self.bucket, rust_timeout=2000, yield_on_timeout=True, debounce=100):
+            if done(self.progress()):
+                return self.progress()
+            failed = [each["metadata"]["name"] for each in self.objects("RayJob") if job_status(each) == "FAILED"]
+            if failed or time.monotonic() > deadline:
+                why = f"{failed[0]} has failed" if failed else f"not within {seconds:.0f} s"
+                records = [record for record in self.progress() if record["kind"] in ("session", "stall", "end")]
+                raise NotReachedError(f"{why}; the run's records: {records}\n{self.report()}")
+        raise AssertionError("the watch ends only by an answer")
+
+    def await_session(self, slices: int, seconds: float, number: int = 1) -> None:
+        """Until the run has begun to train on that many slices, for the number-th time."""
+
+        def begun(records: list[Object]) -> bool:
+            return sum(each["kind"] == "session" and each["slices"] == slices for each in records) >= number
+
+        self.await_records(begun, seconds)
+
+    def await_step(self, step: int, seconds: float) -> None:
+        """Until a step is recorded, which it is with the next checkpoint."""
+        self.await_records(lambda found: any(each.get("step", 0) >= step for each in found), seconds)
+
+    def steps_lost(self) -> list[int]:
+        """For each restart, how many steps were trained again at least: those up to a checkpoint that was begun."""
+        lost, begun = [], 0
+        for record in self.progress():
+            if record["kind"] == "checkpoint":
+                begun = max(begun, record["step"])
+            elif record["kind"] == "session" and record["session"] > 1:
+                lost.append(max(0, begun + 1 - record["start_step"]))
+        return lost
 
     def checkpoints(self) -> list[int]:
         folder = self.bucket / self.name / "checkpoints"

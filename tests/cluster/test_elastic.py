@@ -1,0 +1,63 @@
+"""Elastic runs: a slice's node is lost during training and comes back, and a slice that is there only later."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import addons, cluster
+from tests.cluster.release import Release
+
+ELASTIC = (
+    "elastic.enabled=true",
+    "job.steps=150",
+    "job.maxtext.checkpoint_period=10",
+    "job.maxtext.max_target_length=64",
+)
+PERIOD = 10
+
+
+@pytest.fixture
+def lost(test_cluster: cluster.Cluster, api: addons.Api) -> Iterator[cluster.LostNode]:
+    """Node tpu-2, which a test may lose; it is back at the end."""
+    node = cluster.LostNode(test_cluster, api, "tpu-2")
+    yield node
+    node.give_back()
+
+
+def test_a_run_goes_on_without_a_lost_slice_and_grows_back(demo: Release, lost: cluster.LostNode):
+    demo.install(*ELASTIC)
+    demo.await_session(slices=2, seconds=600)
+    demo.await_step(10, seconds=300)
+    lost.cordon_and_delete_pods(demo.namespace)
+    demo.await_session(slices=1, seconds=300)
+    lost.give_back()
+    demo.await_session(slices=2, seconds=400, number=2)
+    demo.await_success(600)
+    assert demo.checkpoints()[-1] == 149
+    assert max(demo.steps_lost()) <= PERIOD
+
+
+@pytest.mark.full
+def test_a_run_goes_on_when_a_vm_is_gone_with_its_kubelet(demo: Release, lost: cluster.LostNode):
+    demo.install(*ELASTIC)
+    demo.await_session(slices=2, seconds=600)
+    demo.await_step(10, seconds=300)
+    lost.vanish()
+    demo.await_session(slices=1, seconds=400)
+    lost.give_back()
+    demo.await_session(slices=2, seconds=500, number=2)
+    demo.await_success(600)
+    assert demo.checkpoints()[-1] == 149
+
+
+@pytest.mark.full
+def test_a_run_starts_on_the_slices_that_are_there_and_grows_when_a_node_pool_comes(
+    demo: Release, lost: cluster.LostNode
+):
+    lost.vanish()
+    demo.install(*ELASTIC)
+    demo.await_session(slices=1, seconds=600)
+    lost.give_back()
+    demo.await_session(slices=2, seconds=500)
+    demo.await_success(600)
+    assert demo.checkpoints()[-1] == 149

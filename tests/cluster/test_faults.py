@@ -1,0 +1,56 @@
+"""What breaks during a run: a container, the operator, the head."""
+
+import pytest
+
+from tests.cluster import faults
+from tests.cluster.release import Release, cluster_state, job_status
+
+PERIOD = 5
+RUN = ("job.steps=40", f"job.maxtext.checkpoint_period={PERIOD}", "job.maxtext.max_target_length=64")
+OWN = ("rayJob.ownCluster=true", *RUN)
+
+
+@pytest.mark.full
+def test_a_killed_worker_container_costs_no_more_than_a_checkpoint_period(demo: Release):
+    demo.install(*RUN)
+    demo.await_step(10, 700)
+    faults.kill_container(demo.workers()[0])
+    demo.await_success(700)
+    assert demo.checkpoints()[-1] == 39
+    assert max(demo.steps_lost()) <= PERIOD
+
+
+@pytest.mark.full
+def test_a_run_does_not_notice_that_the_operator_is_away(demo: Release):
+    demo.install(*RUN)
+    demo.await_step(5, 700)
+    with faults.operator_stopped(demo.api):
+        demo.await_records(lambda found: any(each["kind"] == "end" for each in found), 600)
+    demo.await_success(300)
+    sessions = [record for record in demo.progress() if record["kind"] == "session"]
+    assert len(sessions) == 1
+
+
+@pytest.mark.full
+def test_a_head_that_is_lost_under_a_cluster_of_its_own_is_retried_by_itself(demo: Release):
+    demo.install(*OWN)
+    demo.await_step(10, 700)
+    faults.keep_head_away(demo, 70)
+    demo.await_success(900)
+    assert demo.checkpoints()[-1] == 39
+    assert max(demo.steps_lost()) <= PERIOD
+
+
+@pytest.mark.full
+def test_a_head_that_is_lost_under_a_shared_cluster_fails_clearly_and_another_attempt_resumes(demo: Release):
+    demo.install(*RUN)
+    demo.await_step(10, 700)
+    faults.delete_head(demo)
+    failed = demo.await_object("RayJob", demo.job_name(), lambda each: job_status(each) == "FAILED", 600)
+    assert failed["status"]["message"]
+    demo.await_object("RayCluster", demo.cluster_name(), lambda each: cluster_state(each) == "ready", 300)
+    demo.install(*RUN, "job.attempt=2")
+    demo.await_success(600)
+    assert demo.checkpoints()[-1] == 39
+    starts = [record["start_step"] for record in demo.progress() if record["kind"] == "session"]
+    assert starts[-1] > 0
