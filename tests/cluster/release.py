@@ -164,11 +164,16 @@ class Release:
                 raise NotReachedError(f"{why}; the run's records: {records}\n{self.report()}")
         raise AssertionError("the watch ends only by an answer")
 
-    def await_session(self, slices: int, seconds: float, number: int = 1) -> None:
-        """Until the run has begun to train on that many slices, for the number-th time."""
+    def sessions(self) -> list[Object]:
+        """The starts of the run's groups of workers."""
+        return [record for record in self.progress() if record["kind"] == "session"]
+
+    def await_session(self, slices: int, seconds: float, after: int = 0) -> None:
+        """Until the run has begun to train on that many slices, in a session that is not among the first `after`."""
 
         def begun(records: list[Object]) -> bool:
-            return sum(each["kind"] == "session" and each["slices"] == slices for each in records) >= number
+            sessions = [each for each in records if each["kind"] == "session"]
+            return any(each["slices"] == slices for each in sessions[after:])
 
         self.await_records(begun, seconds)
 

@@ -27,11 +27,12 @@ def lost(test_cluster: cluster.Cluster, api: addons.Api) -> Iterator[cluster.Los
 def test_a_run_goes_on_without_a_lost_slice_and_grows_back(demo: Release, lost: cluster.LostNode):
     demo.install(*ELASTIC)
     demo.await_session(slices=2, seconds=600)
-    demo.await_step(10, seconds=300)
+    demo.await_step(demo.sessions()[-1]["start_step"] + PERIOD, seconds=300)
+    before = len(demo.sessions())
     lost.cordon_and_delete_pods(demo.namespace)
-    demo.await_session(slices=1, seconds=300)
+    demo.await_session(slices=1, seconds=300, after=before)
     lost.give_back()
-    demo.await_session(slices=2, seconds=400, number=2)
+    demo.await_session(slices=2, seconds=400, after=before)
     demo.await_success(600)
     assert demo.checkpoints()[-1] == 149
     assert max(demo.steps_lost()) <= PERIOD
@@ -41,11 +42,12 @@ def test_a_run_goes_on_without_a_lost_slice_and_grows_back(demo: Release, lost: 
 def test_a_run_goes_on_when_a_vm_is_gone_with_its_kubelet(demo: Release, lost: cluster.LostNode):
     demo.install(*ELASTIC)
     demo.await_session(slices=2, seconds=600)
-    demo.await_step(10, seconds=300)
+    demo.await_step(demo.sessions()[-1]["start_step"] + PERIOD, seconds=300)
+    before = len(demo.sessions())
     lost.vanish()
-    demo.await_session(slices=1, seconds=400)
+    demo.await_session(slices=1, seconds=400, after=before)
     lost.give_back()
-    demo.await_session(slices=2, seconds=500, number=2)
+    demo.await_session(slices=2, seconds=500, after=before)
     demo.await_success(600)
     assert demo.checkpoints()[-1] == 149
 

@@ -27,8 +27,7 @@ def test_a_run_does_not_notice_that_the_operator_is_away(demo: Release):
     with faults.operator_stopped(demo.api):
         demo.await_records(lambda found: any(each["kind"] == "end" for each in found), 600)
     demo.await_success(300)
-    sessions = [record for record in demo.progress() if record["kind"] == "session"]
-    assert len(sessions) == 1
+    assert len(demo.sessions()) == 1
 
 
 @pytest.mark.full
@@ -52,5 +51,5 @@ def test_a_head_that_is_lost_under_a_shared_cluster_fails_clearly_and_another_at
     demo.install(*RUN, "job.attempt=2")
     demo.await_success(600)
     assert demo.checkpoints()[-1] == 39
-    starts = [record["start_step"] for record in demo.progress() if record["kind"] == "session"]
+    starts = [session["start_step"] for session in demo.sessions()]
     assert starts[-1] > 0

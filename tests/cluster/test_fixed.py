@@ -35,7 +35,7 @@ def notes(demo: Release) -> str:
 
 def test_an_install_trains_up_to_the_last_checkpoint(demo: Release, notes: str):
     assert demo.checkpoints()[-1] == 11
-    assert {record["slices"] for record in demo.progress() if record["kind"] == "session"} == {2}
+    assert {session["slices"] for session in demo.sessions()} == {2}
 
 
 def test_every_host_has_its_network_devices(demo: Release, notes: str):
@@ -87,8 +87,7 @@ def test_an_upgrade_with_other_training_values_goes_on_from_the_checkpoints_on_t
     assert demo.job_name() != job_before
     demo.await_success(300)
     assert (demo.cluster_name(), {pod.metadata.uid for pod in demo.workers()}) == (cluster_before, pods)
-    sessions = [record for record in demo.progress() if record["kind"] == "session"]
-    assert [session["start_step"] for session in sessions] == [0, 12]
+    assert [session["start_step"] for session in demo.sessions()] == [0, 12]
     assert demo.checkpoints()[-1] == 17
 
 

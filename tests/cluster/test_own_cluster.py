@@ -35,7 +35,7 @@ def test_a_suspended_run_has_no_cluster_and_goes_on_from_its_checkpoints(demo: R
     demo.await_none("RayCluster", 120)
     demo.install(*OWN, "rayJob.suspend=false", "job.steps=60")
     demo.await_object("RayJob", name, lambda each: job_status(each) == "SUCCEEDED", 700)
-    starts = [record["start_step"] for record in demo.progress() if record["kind"] == "session"]
+    starts = [session["start_step"] for session in demo.sessions()]
     assert starts[0] == 0
     assert starts[-1] >= 6
     assert demo.checkpoints()[-1] == 59
