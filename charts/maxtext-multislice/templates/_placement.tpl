@@ -63,12 +63,3 @@
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
-
-{{/* A selector of all Ray pods of the release: KubeRay puts the second label on them, and on no others. */}}
-{{- define "maxtext-multislice.rayPods" -}}
-matchLabels:
-  app.kubernetes.io/instance: {{ .Release.Name | quote }}
-matchExpressions:
-  - key: ray.io/node-type
-    operator: Exists
-{{- end -}}

@@ -243,3 +243,16 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The network devices of a worker; the name of the ResourceClaimTemplate holds its hash. */}}
+{{- define "maxtext-multislice.claimTemplateSpec" -}}
+devices:
+  requests:
+    - name: netdev
+      exactly:
+        deviceClassName: {{ .Values.network.dranet.deviceClassName }}
+        allocationMode: {{ .Values.network.dranet.allocationMode }}
+        {{- if eq .Values.network.dranet.allocationMode "ExactCount" }}
+        count: {{ int .Values.network.dranet.count }}
+        {{- end }}
+{{- end -}}
