@@ -154,3 +154,15 @@ def test_the_rules_of_the_mesh_are_maxtext_s_own():
     template(sets=["job.maxtext.ici_fsdp_parallelism=7", "job.maxtext.custom_mesh_and_rule=pure-fsdp"])
     template(sets=["job.maxtext.ici_sequence_parallelism=3"])  # no axis of the mesh
     template(sets=["job.maxtext.ici_fsdp_parallelism=16", "tpu.type=v7x", "tpu.topology=2x2x2"])
+
+
+def test_an_operator_may_do_what_the_notes_tell_and_change_nothing():
+    rules = template(sets=["operators.subjects.ann=User"])["Role operator"]["rules"]
+    allowed = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    # kubectl get, logs job/NAME, events, port-forward svc/NAME
+    assert allowed >= {
+        *(("rayclusters", "get"), ("rayjobs", "get"), ("pods", "list"), ("events", "list"), ("jobs", "get")),
+        *(("pods/log", "get"), ("services", "get"), ("pods/portforward", "create")),
+    }
+    assert {verb for resource, verb in allowed if resource != "pods/portforward"} == {"get", "list", "watch"}
+    assert not {"secrets", "pods/exec", "*"} & {resource for resource, _ in allowed}
