@@ -153,6 +153,7 @@ def test_the_rules_of_the_mesh_are_maxtext_s_own():
     template(sets=[*fsdp, "tpu.slices=2", "elastic.enabled=true"])  # 1 or 2 slices
     template(sets=["job.maxtext.ici_fsdp_parallelism=7", "job.maxtext.custom_mesh_and_rule=pure-fsdp"])
     template(sets=["job.maxtext.ici_sequence_parallelism=3"])  # no axis of the mesh
+    template(sets=["job.maxtext.ici_fsdp_parallelism=16", "tpu.topology=2x2", "tpu.emulated=true"])
     template(sets=["job.maxtext.ici_fsdp_parallelism=16", "tpu.type=v7x", "tpu.topology=2x2x2"])
 
 

@@ -92,11 +92,11 @@
 
 {{/* As MaxText 0.2.5 fills the axes of its mesh (max_utils.fill_unspecified_mesh_axes): one axis may be -1 and takes what the
      others leave, and by default it is the one below. Where the mesh is made otherwise, MaxText itself must tell. With one
-     slice it does not look at the DCN axes. */}}
+     slice it does not look at the DCN axes, and the emulation has axes of its own (trainer/emulation.py). */}}
 {{- define "maxtext-multislice.rule.parallelism" -}}
 {{- $scope := . -}}
 {{- $arguments := include "maxtext-multislice.withoutNulls" .Values.job.maxtext | fromYaml -}}
-{{- $otherwise := false -}}
+{{- $otherwise := .Values.tpu.emulated -}}
 {{- range list "mesh_axes" "custom_mesh_and_rule" "ici_parallelism" "dcn_parallelism" "subslice_shape" -}}
 {{- $otherwise = or $otherwise (hasKey $arguments .) -}}
 {{- end -}}
