@@ -34,7 +34,10 @@ class Rendering:
     @property
     def trainer_files(self) -> dict[str, str]:
         """The trainer's ConfigMap: file name to content, `run.yaml` among them."""
-        return dict(self.one("ConfigMap")["data"])
+        for manifest in self.manifests:
+            if manifest["kind"] == "ConfigMap" and "run.yaml" in manifest["data"]:
+                return dict(manifest["data"])
+        raise KeyError("run.yaml")
 
     @property
     def run(self) -> dict[str, Any]:

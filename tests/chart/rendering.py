@@ -26,7 +26,7 @@ class HelmError(Exception):
 
 @dataclass(frozen=True)
 class Release:
-    """The objects of one rendering, by kind (the chart makes at most one of each)."""
+    """The objects of one rendering, by kind; where a release has several, the lesser ones as `KIND COMPONENT`."""
 
     objects: dict[str, Manifest]
 
@@ -88,7 +88,12 @@ def template(
     for assignment in sets:
         command += ["--set", assignment]
     documents = yaml.safe_load_all(helm(*command, stdin=json.dumps(values or {})))
-    return Release({document["kind"]: document for document in documents if document})
+    return Release({_key(document): document for document in documents if document})
+
+
+def _key(document: Manifest) -> str:
+    component = document["metadata"]["labels"].get("app.kubernetes.io/component", "trainer")
+    return str(document["kind"]) if component == "trainer" else f"{document['kind']} {component}"
 
 
 def notes(*arguments: str, name: str = "demo") -> str:

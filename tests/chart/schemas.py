@@ -6,6 +6,7 @@ every object with named fields is closed.
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,16 @@ from tests.chart.rendering import tool
 
 Schema = dict[str, Any]
 
+CLOSED = Path(__file__).parent / "crds"
+"""Schemas by hand, of custom resources whose definitions are not at hand: only the fields that the chart may use."""
+
 KINDS = {
     "ConfigMap": "io.k8s.api.core.v1.ConfigMap",
+    "NetworkPolicy": "io.k8s.api.networking.v1.NetworkPolicy",
+    "Pod": "io.k8s.api.core.v1.Pod",
+    "PodDisruptionBudget": "io.k8s.api.policy.v1.PodDisruptionBudget",
+    "Role": "io.k8s.api.rbac.v1.Role",
+    "RoleBinding": "io.k8s.api.rbac.v1.RoleBinding",
     "ServiceAccount": "io.k8s.api.core.v1.ServiceAccount",
     "ResourceClaimTemplate": "io.k8s.api.resource.v1.ResourceClaimTemplate",
 }
@@ -27,6 +36,8 @@ def write(folder: Path) -> str:
     """Writes a schema for each kind; returns kubeconform's -schema-location for them."""
     for kind, schema in {**_of_kubernetes(), **_of_kuberay()}.items():
         (folder / f"{kind.lower()}.json").write_text(json.dumps(schema))
+    for file in CLOSED.glob("*.json"):
+        shutil.copy(file, folder)
     return str(folder / "{{.ResourceKind}}.json")
 
 
@@ -44,6 +55,7 @@ def _of_kubernetes() -> dict[str, Schema]:
     document = json.loads((Path(tool("kubernetes-openapi")) / "swagger.json").read_text())
     # A quantity is text in the document and may be a number in a manifest.
     document["definitions"]["io.k8s.apimachinery.pkg.api.resource.Quantity"] = {"type": ["string", "number"]}
+    document["definitions"]["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = {"type": ["string", "integer"]}
     return {kind: _with_definitions(name, document["definitions"]) for kind, name in KINDS.items()}
 
 

@@ -36,6 +36,12 @@ CLUSTER = {"RayCluster", "RayJob"}
         ("network.dranet.enabled=false", CLUSTER),
         ("image.pullPolicy=Always", CLUSTER),
         ("worker.terminationGracePeriodSeconds=20", CLUSTER),
+        ("job.priorityClassName=high", CLUSTER),
+        ("extraLabels.team=a", CLUSTER),
+        ("tpu.capacity=spot", CLUSTER),
+        ("head.sidecars.tail.image=i", CLUSTER),
+        ("worker.envFrom.s=secret", CLUSTER),
+        ("computeClass.enabled=true", CLUSTER),
         ("rayVersion=2.61.0", CLUSTER | RUN),
         ("tpu.topology=2x4", CLUSTER | RUN),
         ("image.uri=registry.example/trainer:1", CLUSTER | RUN),
@@ -46,7 +52,16 @@ CLUSTER = {"RayCluster", "RayJob"}
         ("rayJob.activeDeadlineSeconds=60", set()),
         ("rayJob.submitterBackoffLimit=3", set()),
         ("rayJob.labels.a=b", set()),
+        ("rayJob.queue=tpu", set()),
+        ("kuberay.version=1.6.2", set()),
         ("serviceAccount.annotations.a=b", set()),
+        # What is not the cluster's.
+        ("monitoring.kind=gke", set()),
+        ("dashboard.enabled=true", set()),
+        ("podDisruptionBudget.enabled=false", set()),
+        ("operators.subjects.ann=User", set()),
+        ("networkPolicy.enabled=true", set()),
+        ("clusterCheck.enabled=false", set()),
     ],
 )
 def test_what_a_change_gives_a_new_name(change, renamed):
@@ -54,6 +69,23 @@ def test_what_a_change_gives_a_new_name(change, renamed):
         assert template(sets=[change]).name("RayCluster") != template().name("RayCluster")
     else:
         assert _renamed([change]) == renamed
+
+
+def test_the_order_in_which_capacities_are_tried_changes_no_pod():
+    base = ["computeClass.enabled=true", "computeClass.priorities.spot=1"]
+    assert _renamed(["computeClass.priorities.on-demand=2"], base) == set()
+    assert _renamed(["computeClass.zones[0]=us-east5-b"], base) == set()
+
+
+def test_a_compute_class_has_a_name_that_no_other_release_has():
+    def name(release, namespace):
+        options = ["--namespace", namespace]
+        return template(name=release, sets=["computeClass.enabled=true"], options=options).name("ComputeClass")
+
+    names = [name("b-c", "a"), name("c", "a-b"), name("c", "a"), name("n" * 34, "m" * 60)]
+    assert len(set(names)) == len(names)
+    assert all(len(name) <= 63 for name in names)
+    assert names[0].startswith("a-b-c-")
 
 
 def test_the_same_values_give_the_same_names_in_any_order():

@@ -11,9 +11,14 @@ import yaml
 from tests.chart import schemas
 from tests.chart.rendering import CHART, PROFILES, Release, helm, template, tool
 
-DRAIN = (CHART / "files" / "trainer" / "drain.py").read_text()
+PROGRAMS = {
+    (CHART / "files" / "trainer" / name).read_text(): f"(trainer/{name})" for name in ("drain.py", "cluster_check.py")
+}
 GOLDEN = Path(__file__).parent / "golden"
-KINDS = {"ConfigMap", "RayCluster", "RayJob", "ResourceClaimTemplate", "ServiceAccount"}
+KINDS = {
+    *("ConfigMap", "PodDisruptionBudget", "RayCluster", "RayJob", "ResourceClaimTemplate", "ServiceAccount"),
+    *("Pod check", "Role check", "RoleBinding check"),
+}
 
 SHAPES: dict[str, list[str]] = {
     "own cluster": ["rayJob.ownCluster=true"],
@@ -29,6 +34,29 @@ SHAPES: dict[str, list[str]] = {
         *("tpu.capacity=spot", "rayJob.activeDeadlineSeconds=3600", "worker.labels.team=a", "head.annotations.note=b"),
         *("rayJob.labels.queue=tpu", "storage.cache.sizeLimit=100Gi", "worker.tolerations[0].operator=Exists"),
     ],
+    "everything else": [
+        *("monitoring.kind=gke", "dashboard.enabled=true", "networkPolicy.enabled=true", "extraLabels.team=a"),
+        *("operators.subjects.ann=User", "operators.subjects.ml/bot=ServiceAccount", "job.priorityClassName=high"),
+        *("rayJob.queue=tpu", "storage.dataMounts.c4.bucket=c4", "storage.dataMounts.c4.mountPath=/datasets"),
+        *("head.envFrom.s=secret", "worker.envFrom.c=configMap", "worker.podSecurityContext.fsGroup=1000"),
+        *("head.volumes.x.emptyDir.medium=Memory", "head.volumeMounts./x.name=x", "head.sidecars.tail.image=t"),
+        *("head.topologySpreadConstraints[0].maxSkew=1", "head.topologySpreadConstraints[0].topologyKey=zone"),
+        "head.topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule",
+        "networkPolicy.ingress.prometheus.from[0].namespaceSelector.matchLabels.name=monitoring",
+        "networkPolicy.operator.namespace=kuberay",
+    ],
+    "the operator's Prometheus, and the node's network": [
+        *("monitoring.kind=prometheus-operator", "monitoring.labels.release=prometheus"),
+        *("worker.hostNetwork=true", "network.dranet.enabled=false"),
+    ],
+    "a compute class of one capacity": ["computeClass.enabled=true", "tpu.capacity=flex-start"],
+    "a compute class of all capacities": [
+        *("computeClass.enabled=true", "computeClass.zones[0]=us-east5-b", "computeClass.maxRunDurationSeconds=3600"),
+        *("computeClass.priorities.reservation=1", "tpu.reservation=mine", "computeClass.reservationProject=other"),
+        *("computeClass.priorities.flex-start=2", "computeClass.priorities.spot=3"),
+    ],
+    "an own cluster in a queue": ["rayJob.ownCluster=true", "rayJob.queue=tpu", "tpu.capacity=flex-start"],
+    "a reservation": ["tpu.capacity=reservation", "tpu.reservation=mine"],
     "v5e on hosts of eight chips": ["tpu.type=v5e", "tpu.topology=2x4", "tpu.chipsPerHost=8"],
     "7x": ["tpu.type=v7x", "tpu.topology=2x2x2"],
 }
@@ -52,7 +80,9 @@ def test_a_profile_is_as_reviewed(profile):
     """Rewrite what is reviewed with `UPDATE_GOLDEN=1 scripts/test tests/chart`, then read the difference."""
     path, release = profile
     folder = GOLDEN / path.stem
-    rendered = {f"{kind.lower()}.yaml": _reviewable(manifest) for kind, manifest in release.objects.items()}
+    rendered = {
+        f"{kind.lower().replace(' ', '-')}.yaml": _reviewable(manifest) for kind, manifest in release.objects.items()
+    }
     if os.environ.get("UPDATE_GOLDEN"):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.yaml"):
@@ -118,7 +148,7 @@ def _trimmed(value: object, key: object = None) -> object:
         return [_trimmed(item) for item in value]
     if isinstance(key, str) and key.endswith(".py"):
         return f"(trainer/{key})"
-    return "(trainer/drain.py)" if value == DRAIN else value
+    return PROGRAMS.get(value, value) if isinstance(value, str) else value
 
 
 class _Dumper(yaml.SafeDumper):

@@ -51,7 +51,7 @@ def test_every_argument_that_the_trainer_computes_is_refused():
     with pytest.raises(HelmError) as refused:
         template(values={"job": {"maxtext": {**dict.fromkeys(computed, 1), "hf_access_token": "x"}}})
     assert set(re.findall(r"job\.maxtext\.(\w+) is set\. The trainer computes it", str(refused.value))) == computed
-    rules = (CHART / "templates" / "_validate.tpl").read_text()
+    rules = (CHART / "templates" / "_validate_run.tpl").read_text()
     listed = rules.partition('define "maxtext-multislice.computedArguments" -}}')[2].partition("{{- end -}}")[0]
     assert set(yaml.safe_load(listed)) == computed
 
@@ -91,7 +91,7 @@ def test_template_and_lint_need_no_values_and_an_install_needs_a_bucket():
 def test_network_devices_need_their_api_in_the_cluster(tmp_path):
     """Helm's own list of APIs has it without a cluster, so a copy of the chart asks for one that is in none."""
     chart = shutil.copytree(CHART, tmp_path / "chart")
-    rules = chart / "templates" / "_validate.tpl"
+    rules = chart / "templates" / "_validate_cluster.tpl"
     rules.write_text(rules.read_text().replace('"resource.k8s.io/v1"', '"resource.k8s.io/v0"'))
     with pytest.raises(HelmError, match=r"has no resource\.k8s\.io/v1\."):
         template(chart=chart, options=INSTALLING, sets=["storage.bucket=b"])

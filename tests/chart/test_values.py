@@ -138,7 +138,11 @@ def test_the_packaged_chart_renders_the_same_away_from_the_repository(tmp_path):
     with tarfile.open(package) as archive:
         names = {member.name.removeprefix("maxtext-multislice/") for member in archive.getmembers()}
     modules = {f"files/trainer/{name}" for name in template()["ConfigMap"]["data"] if name != "run.yaml"}
-    assert {name for name in names if name.startswith("files/trainer")} == {*modules, "files/trainer/drain.py"}
+    assert {name for name in names if name.startswith("files/trainer")} == {
+        *modules,
+        "files/trainer/cluster_check.py",
+        "files/trainer/drain.py",
+    }
     assert {name for name in names if name.startswith("files/profiles")} == {
         f"files/profiles/{p.name}" for p in PROFILES
     }

@@ -19,7 +19,7 @@ TEXTS = [
     *DOCUMENTS,
     *(REPOSITORY / name for name in ("CHANGELOG.md", "trainer/Dockerfile")),
     *(CHART / name for name in ("README.md", "README.md.gotmpl", "values.yaml", "values.schema.json")),
-    *sorted((CHART / "templates").iterdir()),
+    *sorted(path for path in (CHART / "templates").rglob("*") if path.is_file()),
     *sorted((REPOSITORY / "values").glob("*.yaml")),
 ]
 

@@ -5,10 +5,20 @@
 {{- end -}}
 
 {{- define "maxtext-multislice.labels" -}}
+{{- include "maxtext-multislice.labelsWith" (list . dict) -}}
+{{- end -}}
+
+{{/* (list ROOT LABELS): an object's labels, with more of its own. */}}
+{{- define "maxtext-multislice.labelsWith" -}}
+{{- with index . 0 -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+{{- with include "maxtext-multislice.merged" (list (index . 0).Values.extraLabels (index . 1)) | fromYaml }}
+{{ include "maxtext-multislice.strings" . }}
+{{- end }}
 {{- end -}}
 
 {{- define "maxtext-multislice.runName" -}}

@@ -22,6 +22,9 @@ submitterPodTemplate:
   metadata:
     labels:
       app.kubernetes.io/instance: {{ .Release.Name | quote }}
+      {{- with include "maxtext-multislice.strings" .Values.extraLabels | fromYaml }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
   spec:
     {{- include "maxtext-multislice.podIdentity" . | nindent 4 }}
     restartPolicy: Never

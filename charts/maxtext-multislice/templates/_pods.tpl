@@ -7,6 +7,13 @@
 {{- $tpu := include "maxtext-multislice.tpu" . | fromYaml -}}
 {{- $min := include "maxtext-multislice.minSlices" . | int -}}
 rayVersion: {{ .Values.rayVersion | quote }}
+{{- if eq .Values.auth.mode "token" }}
+authOptions:
+  mode: token
+  {{- with .Values.auth.secretName }}
+  secretName: {{ . }}
+  {{- end }}
+{{- end }}
 {{- if .Values.elastic.enabled }}
 {{- /* KubeRay submits the run once every desired pod is ready. So the cluster asks for the fewest slices, and the
        autoscaler adds the others when Ray Train asks for them. Version 2 knows slices of several hosts. */}}
@@ -43,8 +50,15 @@ metadata:
   {{- include "maxtext-multislice.podMetadata" (list . .Values.head) | nindent 2 }}
 spec:
   {{- include "maxtext-multislice.podIdentity" . | nindent 2 }}
+  {{- with .Values.job.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
   {{- if .Values.elastic.enabled }}
   restartPolicy: Never
+  {{- end }}
+  {{- with .Values.head.podSecurityContext }}
+  securityContext:
+    {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with include "maxtext-multislice.withoutNulls" .Values.head.nodeSelector | fromYaml }}
   nodeSelector:
@@ -52,6 +66,14 @@ spec:
   {{- end }}
   {{- with .Values.head.tolerations }}
   tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.head.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.head.topologySpreadConstraints }}
+  topologySpreadConstraints:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   containers:
@@ -70,6 +92,10 @@ spec:
       env:
         {{- . | nindent 8 }}
       {{- end }}
+      {{- with include "maxtext-multislice.envFrom" .Values.head.envFrom }}
+      envFrom:
+        {{- . | nindent 8 }}
+      {{- end }}
       resources:
         {{- toYaml .Values.head.resources | nindent 8 }}
       {{- with .Values.head.securityContext }}
@@ -77,45 +103,37 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       volumeMounts:
-        {{- include "maxtext-multislice.volumeMounts" . | nindent 8 }}
+        {{- include "maxtext-multislice.volumeMounts" (list . .Values.head) | nindent 8 }}
+    {{- include "maxtext-multislice.sidecars" .Values.head.sidecars | nindent 4 }}
   volumes:
-    {{- include "maxtext-multislice.volumes" (list . .Values.storage.headMountOptions) | nindent 4 }}
+    {{- include "maxtext-multislice.volumes" (list . .Values.storage.headMountOptions .Values.head) | nindent 4 }}
 {{- end -}}
 
 {{- define "maxtext-multislice.workerPod" -}}
-{{- $tpu := include "maxtext-multislice.tpu" . | fromYaml -}}
-{{- $spot := eq .Values.tpu.capacity "spot" -}}
 metadata:
   {{- include "maxtext-multislice.podMetadata" (list . .Values.worker) | nindent 2 }}
 spec:
   {{- include "maxtext-multislice.podIdentity" . | nindent 2 }}
+  {{- with .Values.job.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
   {{- if .Values.elastic.enabled }}
   restartPolicy: Never
   {{- end }}
+  {{- with .Values.worker.podSecurityContext }}
+  securityContext:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   terminationGracePeriodSeconds: {{ int .Values.worker.terminationGracePeriodSeconds }}
   nodeSelector:
-    cloud.google.com/gke-tpu-accelerator: {{ $tpu.gkeAccelerator }}
-    cloud.google.com/gke-tpu-topology: {{ .Values.tpu.topology | quote }}
-    {{- if $spot }}
-    cloud.google.com/gke-spot: "true"
-    {{- end }}
-    {{- with include "maxtext-multislice.withoutNulls" .Values.worker.nodeSelector | fromYaml }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "maxtext-multislice.workerNodeSelector" . | nindent 4 }}
   tolerations:
-    - key: google.com/tpu
-      operator: Equal
-      value: present
-      effect: NoSchedule
-    {{- if $spot }}
-    - key: cloud.google.com/gke-spot
-      operator: Equal
-      value: "true"
-      effect: NoSchedule
-    {{- end }}
-    {{- with .Values.worker.tolerations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "maxtext-multislice.workerTolerations" . | nindent 4 }}
+  {{- if .Values.worker.hostNetwork }}
+  hostNetwork: true
+  {{- /* Else the head's name could not be resolved. */}}
+  dnsPolicy: ClusterFirstWithHostNet
+  {{- end }}
   {{- if .Values.network.dranet.enabled }}
   resourceClaims:
     - name: netdev
@@ -129,6 +147,10 @@ spec:
           name: metrics
       {{- with include "maxtext-multislice.env" .Values.worker.env }}
       env:
+        {{- . | nindent 8 }}
+      {{- end }}
+      {{- with include "maxtext-multislice.envFrom" .Values.worker.envFrom }}
+      envFrom:
         {{- . | nindent 8 }}
       {{- end }}
       resources:
@@ -148,9 +170,10 @@ spec:
                 {{- include "maxtext-multislice.trainerFile" (dict "root" . "name" "drain.py") | nindent 16 }}
       {{- end }}
       volumeMounts:
-        {{- include "maxtext-multislice.volumeMounts" . | nindent 8 }}
+        {{- include "maxtext-multislice.volumeMounts" (list . .Values.worker) | nindent 8 }}
+    {{- include "maxtext-multislice.sidecars" .Values.worker.sidecars | nindent 4 }}
   volumes:
-    {{- include "maxtext-multislice.volumes" (list . dict) | nindent 4 }}
+    {{- include "maxtext-multislice.volumes" (list . dict .Values.worker) | nindent 4 }}
 {{- end -}}
 
 {{/* What the machine allows, then what the values say, then the chips and the network devices, which are not a choice. */}}
@@ -175,13 +198,11 @@ spec:
 {{- define "maxtext-multislice.podMetadata" -}}
 {{- $root := index . 0 -}}
 {{- $group := index . 1 -}}
-{{- $annotations := list $group.annotations -}}
-{{- if eq $root.Values.storage.kind "bucket" -}}
-{{- $annotations = list (dict "gke-gcsfuse/volumes" "true") $root.Values.storage.sidecarAnnotations $group.annotations -}}
-{{- end -}}
+{{- $annotations := list (include "maxtext-multislice.fuseAnnotations" $root | fromYaml) $group.annotations -}}
+{{- $labels := include "maxtext-multislice.merged" (list $root.Values.extraLabels $group.labels) | fromYaml -}}
 labels:
   app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
-  {{- with include "maxtext-multislice.strings" $group.labels | fromYaml }}
+  {{- with include "maxtext-multislice.strings" $labels | fromYaml }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- with include "maxtext-multislice.merged" $annotations | fromYaml | include "maxtext-multislice.strings" | fromYaml }}
@@ -203,55 +224,35 @@ image: {{ include "maxtext-multislice.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end -}}
 
-{{- define "maxtext-multislice.volumeMounts" -}}
-- name: storage
-  mountPath: {{ .Values.storage.mountPath | quote }}
-- name: dshm
-  mountPath: /dev/shm
+{{/* A map of names of secrets and config maps, each with its kind, as the list that a container has. */}}
+{{- define "maxtext-multislice.envFrom" -}}
+{{- range $name, $kind := . -}}
+{{- if $kind }}
+- {{ eq $kind "secret" | ternary "secretRef" "configMapRef" }}:
+    name: {{ $name }}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
-{{/* (list ROOT MOUNT_OPTIONS): the second goes on top of storage.mountOptions. Ray keeps objects in shared memory, of which
-     a container has 64 MiB by default. */}}
-{{- define "maxtext-multislice.volumes" -}}
-{{- $root := index . 0 -}}
-{{- $storage := $root.Values.storage -}}
-- name: dshm
-  emptyDir:
-    medium: Memory
-{{- if eq $storage.kind "bucket" }}
-{{- /* GCS FUSE takes a volume of this name for its cache; without one it fills the boot disk. */}}
-- name: gke-gcsfuse-cache
-  emptyDir:
-    {{- $cache := pick $storage.cache (empty $storage.cache.medium | ternary "" "medium") (empty $storage.cache.sizeLimit | ternary "" "sizeLimit") }}
-    {{- toYaml $cache | nindent 4 }}
-- name: storage
-  csi:
-    driver: gcsfuse.csi.storage.gke.io
-    volumeAttributes:
-      bucketName: {{ $storage.bucket | quote }}
-      mountOptions: {{ include "maxtext-multislice.merged" (list $storage.mountOptions (index . 1)) | fromYaml | include "maxtext-multislice.mountOptions" | quote }}
-{{- else if eq $storage.kind "pvc" }}
-- name: storage
-  persistentVolumeClaim:
-    claimName: {{ $storage.claimName }}
-{{- else }}
-- name: storage
-  hostPath:
-    path: {{ $storage.folder | quote }}
-    type: DirectoryOrCreate
-{{- end }}
+{{/* A map of containers by name. They come after Ray's, which KubeRay takes the first one for. */}}
+{{- define "maxtext-multislice.sidecars" -}}
+{{- range $name, $container := . -}}
+{{- if $container }}
+- name: {{ $name }}
+  {{- toYaml $container | nindent 2 }}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
-{{/* GCS FUSE's command line options are key=value, those of its configuration file section:key:value, flags are bare. */}}
-{{- define "maxtext-multislice.mountOptions" -}}
-{{- $options := list -}}
-{{- range $key, $value := . -}}
-{{- if and (kindIs "bool" $value) (not (contains ":" $key)) -}}
-{{- $options = $value | ternary (append $options $key) $options -}}
-{{- else -}}
-{{- $separator := contains ":" $key | ternary ":" "=" -}}
-{{- $options = printf "%s%s%s" $key $separator (include "maxtext-multislice.text" $value) | append $options -}}
-{{- end -}}
-{{- end -}}
-{{- join "," $options -}}
+{{/* The network devices of a worker; the name of the ResourceClaimTemplate holds its hash. */}}
+{{- define "maxtext-multislice.claimTemplateSpec" -}}
+devices:
+  requests:
+    - name: netdev
+      exactly:
+        deviceClassName: {{ .Values.network.dranet.deviceClassName }}
+        allocationMode: {{ .Values.network.dranet.allocationMode }}
+        {{- if eq .Values.network.dranet.allocationMode "ExactCount" }}
+        count: {{ int .Values.network.dranet.count }}
+        {{- end }}
 {{- end -}}

@@ -1,0 +1,121 @@
+{{/* Rules of _validate.tpl. Where it runs: names, pods, storage, network and KubeRay. */}}
+
+{{/* KubeRay takes longer names, but the TPU webhook keeps the last 50 characters of the headless service's name
+     (<cluster>-headless), and hosts that are told a name that is cut wait for each other for ever. */}}
+{{- define "maxtext-multislice.rule.names" -}}
+{{- $stem := include "maxtext-multislice.fullname" .root -}}
+{{- $longest := .Values.rayJob.ownCluster | ternary 28 34 -}}
+{{- if gt (len $stem) $longest -}}
+{{- list . "names" (printf "the objects' name %s has %d characters. With %s it may have %d, so that the Ray cluster's name stays within 41: use a shorter release name, or set fullnameOverride."
+      $stem (len $stem) (printf "rayJob.ownCluster=%t" .Values.rayJob.ownCluster) $longest) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $stem) -}}
+{{- list . "names" (printf "the objects' name is %s. KubeRay takes lower-case letters, digits and dashes, a letter first: use such a release name, or set fullnameOverride."
+      $stem) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* `helm template` and `helm lint` do without a bucket. An install does not: it is told by the cluster's having KubeRay. */}}
+{{- define "maxtext-multislice.rule.storage" -}}
+{{- $storage := .Values.storage -}}
+{{- $installing := .root.Capabilities.APIVersions.Has "ray.io/v1" -}}
+{{- if eq $storage.kind "bucket" -}}
+{{- if hasPrefix "gs://" $storage.bucket -}}
+{{- list . "storage" (printf "storage.bucket is %s. It is the bucket's name alone: set storage.bucket=%s, and a folder in it as job.outputFolder."
+      $storage.bucket (index (trimPrefix "gs://" $storage.bucket | splitList "/") 0)) | include "maxtext-multislice.problem" -}}
+{{- else if and $installing (not $storage.bucket) -}}
+{{- list . "storage" "storage.bucket is empty. A run writes its checkpoints to a Cloud Storage bucket: add --set storage.bucket=NAME." | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- else if and (eq $storage.kind "pvc") (not $storage.claimName) -}}
+{{- list . "storage" "storage.kind is pvc and storage.claimName is empty. Set storage.claimName to an existing claim that can be mounted ReadWriteMany." | include "maxtext-multislice.problem" -}}
+{{- else if and (eq $storage.kind "folder") (not (hasPrefix "/" $storage.folder)) -}}
+{{- list . "storage" (printf "storage.kind is folder and storage.folder is %q. Set storage.folder to an absolute path on the nodes." $storage.folder) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- $scope := . -}}
+{{- $places := dict (trimSuffix "/" $storage.mountPath) "storage.mountPath" "/dev/shm" "Ray's shared memory" -}}
+{{- range $name, $mount := include "maxtext-multislice.withoutNulls" $storage.dataMounts | fromYaml -}}
+{{- $path := trimSuffix "/" $mount.mountPath -}}
+{{- range $other, $whose := $places -}}
+{{- if or (hasPrefix (print $other "/") (print $path "/")) (hasPrefix (print $path "/") (print $other "/")) -}}
+{{- list $scope "storage" (printf "storage.dataMounts.%s.mountPath is %s, and %s is %s. One mount may not lie in another: set storage.dataMounts.%s.mountPath to a path beside it."
+      $name $path $whose $other $name) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $places $path (printf "storage.dataMounts.%s.mountPath" $name) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Not kubeVersion in Chart.yaml, because `helm template` has the version that Helm was built with and no cluster's. */}}
+{{- define "maxtext-multislice.rule.networkDevices" -}}
+{{- $versions := .root.Capabilities.APIVersions -}}
+{{- if and .Values.network.dranet.enabled ($versions.Has "ray.io/v1") (not ($versions.Has "resource.k8s.io/v1")) -}}
+{{- list . "networkDevices" (printf "network.dranet.enabled is true and the cluster (Kubernetes %s) has no resource.k8s.io/v1. GKE DRANET needs 1.34.1-gke.1829001, on Autopilot 1.35.2-gke.1842000: upgrade the cluster, or set network.dranet.enabled=false, at the price of slow traffic between slices."
+      .root.Capabilities.KubeVersion.Version) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if and .Values.network.dranet.enabled .Values.worker.hostNetwork -}}
+{{- list . "networkDevices" "network.dranet.enabled is true and worker.hostNetwork is true. A pod on the node's own network gets no devices of its own, and Kubernetes refuses the claim: set worker.hostNetwork=false, or network.dranet.enabled=false." | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.enabled .Values.worker.hostNetwork -}}
+{{- list . "networkDevices" "networkPolicy.enabled is true and worker.hostNetwork is true. A NetworkPolicy does not hold for pods on the node's own network, and could not tell the workers apart from others: set one of them to false." | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if and (not .Values.network.dranet.enabled) (regexMatch "(^|,) *eth[12] *(,|$)" .Values.job.megascaleInterfaces) -}}
+{{- list . "networkDevices" (printf "network.dranet.enabled is false and job.megascaleInterfaces is %s. eth1 and eth2 are the devices that DRANET adds: set job.megascaleInterfaces=auto, or network.dranet.enabled=true."
+      .Values.job.megascaleInterfaces) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What a newer KubeRay brought is unknown to an older one, whose definitions drop or refuse it. */}}
+{{- define "maxtext-multislice.rule.kuberayVersion" -}}
+{{- $scope := . -}}
+{{- $version := .Values.kuberay.version -}}
+{{- $needed := dict "1.4.0" "The chart" -}}
+{{- if eq .Values.auth.mode "token" -}}
+{{- $_ := set $needed "1.5.1" "auth.mode=token" -}}
+{{- end -}}
+{{- if .Values.rayJob.preRunningDeadlineSeconds -}}
+{{- $_ := set $needed "1.6.0" (printf "rayJob.preRunningDeadlineSeconds=%d" (int .Values.rayJob.preRunningDeadlineSeconds)) -}}
+{{- end -}}
+{{- if and (eq .Values.auth.mode "token") .Values.auth.secretName -}}
+{{- $_ := set $needed "1.6.0" (get $needed "1.6.0" | empty | ternary "auth.secretName" (print (get $needed "1.6.0") " and auth.secretName")) -}}
+{{- end -}}
+{{- range $least, $what := $needed -}}
+{{- if semverCompare (printf "<%s-0" $least) $version -}}
+{{- list $scope "kuberayVersion" (printf "kuberay.version is %s. %s needs KubeRay %s or newer: upgrade the operator and set kuberay.version to what it is%s."
+      $version $what $least (eq $least "1.4.0" | ternary "" ", or leave it out")) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "maxtext-multislice.rule.auth" -}}
+{{- if and (eq .Values.auth.mode "token") (semverCompare "<2.52.0-0" .Values.rayVersion) -}}
+{{- list . "auth" (printf "auth.mode is token and rayVersion is %s. Ray checks tokens since 2.52.0: set rayVersion to 2.52.0 or newer, or auth.mode=disabled."
+      .Values.rayVersion) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if and .Values.auth.secretName (ne .Values.auth.mode "token") -}}
+{{- list . "auth" (printf "auth.secretName is %s and auth.mode is %s, so no token is asked for: set auth.mode=token, or leave auth.secretName empty."
+      .Values.auth.secretName .Values.auth.mode) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* ValidateRayJobSpec of KubeRay's controllers/ray/utils/validation.go, 1.5.0 and 1.6.2; and whose field suspend is under a queue. */}}
+{{- define "maxtext-multislice.rule.jobControl" -}}
+{{- $scope := . -}}
+{{- $job := .Values.rayJob -}}
+{{- if not $job.ownCluster -}}
+{{- $instead := "set rayJob.ownCluster=true, or leave it out" -}}
+{{- if not (kindIs "invalid" $job.suspend) -}}
+{{- list . "jobControl" (printf "rayJob.suspend is %t and rayJob.ownCluster is false. KubeRay suspends only a job that owns its cluster: set rayJob.ownCluster=true, or stop the run with job.enabled=false."
+      $job.suspend) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if not (kindIs "invalid" $job.ttlSecondsAfterFinished) -}}
+{{- list . "jobControl" (printf "rayJob.ttlSecondsAfterFinished is %d and rayJob.ownCluster is false. A shared cluster outlives its jobs: %s." (int $job.ttlSecondsAfterFinished) $instead) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if $job.backoffLimit -}}
+{{- list . "jobControl" (printf "rayJob.backoffLimit is %d and rayJob.ownCluster is false. %s: %s. Within a run job.maxFailures counts retries." (int $job.backoffLimit)
+      (semverCompare "<1.6.0-0" .Values.kuberay.version | ternary "For a retry KubeRay before 1.6 deletes the shared cluster" "KubeRay retries only a job that owns its cluster") $instead) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+{{- if and $job.queue (not (kindIs "invalid" $job.suspend)) -}}
+{{- list . "jobControl" (printf "rayJob.queue is %s and rayJob.suspend is %t. Kueue sets that field when it admits the run: leave rayJob.suspend out." $job.queue $job.suspend) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
