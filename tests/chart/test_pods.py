@@ -1,5 +1,7 @@
 """What the pods ask for follows from the values, and a team's overrides merge into it."""
 
+import json
+
 import pytest
 import yaml
 
@@ -194,3 +196,10 @@ def test_a_job_with_a_cluster_of_its_own_has_the_same_cluster():
     assert job["shutdownAfterJobFinishes"] is True
     assert "suspend" not in job
     assert template(sets=["rayJob.ownCluster=true", "rayJob.suspend=false"])["RayJob"]["spec"]["suspend"] is False
+
+
+def test_the_autoscaler_is_told_the_resource_that_ray_train_asks_for():
+    elastic = template(sets=["elastic.enabled=true"]).workers["rayStartParams"]
+    # What Ray's autoscaler does with it (_get_custom_resources of autoscaling_config.py).
+    assert json.loads(elastic["resources"][1:-1].replace("\\", "")) == {"accelerator_type:TPU-V6E": 1}
+    assert "resources" not in template().workers["rayStartParams"]

@@ -39,10 +39,22 @@ workerGroupSpecs:
     {{- end }}
     numOfHosts: {{ $tpu.hosts }}
     rayStartParams:
-      {{- include "maxtext-multislice.strings" .Values.worker.rayStartParams | nindent 6 }}
+      {{- include "maxtext-multislice.workerStartParams" . | nindent 6 }}
     template:
       {{- include "maxtext-multislice.workerPod" . | nindent 6 }}
 {{- end -}}
+{{- end -}}
+
+{{/* Ray Train asks the autoscaler for hosts with the resource accelerator_type:<type>, which Ray gives each TPU host when
+     it starts. The autoscaler (Ray 2.60, autoscaling_config.py) knows of it only what stands here, and without it adds no
+     slice. Twice quoted, for the shell that KubeRay starts Ray by. As YAML. */}}
+{{- define "maxtext-multislice.workerStartParams" -}}
+{{- $params := .Values.worker.rayStartParams | default dict -}}
+{{- if .Values.elastic.enabled -}}
+{{- $type := (include "maxtext-multislice.tpu" . | fromYaml).rayAcceleratorType -}}
+{{- $params = merge (dict "resources" (printf "\"{\\\"accelerator_type:%s\\\": 1}\"" $type)) $params -}}
+{{- end -}}
+{{- include "maxtext-multislice.strings" $params -}}
 {{- end -}}
 
 {{- define "maxtext-multislice.headPod" -}}
