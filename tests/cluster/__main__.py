@@ -1,4 +1,4 @@
-"""`python -m tests.cluster up|down NAME`: see scripts/cluster-up."""
+"""`python -m tests.cluster up|down NAME`: see scripts/cluster-up. `build NAME`: what up needs, and no more."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ _USAGE = "usage: scripts/cluster-up [NAME], scripts/cluster-down [NAME]"
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 2 or arguments[0] not in ("up", "down") or not arguments[1].isidentifier():
+    if len(arguments) != 2 or arguments[0] not in ("up", "down", "build") or not arguments[1].isidentifier():
         print(_USAGE, file=sys.stderr)
         return 2
     verb, name = arguments
@@ -22,6 +22,9 @@ def main(arguments: list[str]) -> int:
     try:
         if verb == "down":
             print("The cluster is down." if cluster.stop(name) else f"There is no cluster {name}.")
+            return 0
+        if verb == "build":
+            cluster.build()
             return 0
         started = cluster.start(name, say)
     except (cluster.ClusterError, MachineError, TimeoutError) as error:

@@ -88,16 +88,23 @@ def named(name: str) -> Cluster:
     return Cluster(resources.cache_dir() / "cluster" / f"run-{name}")
 
 
+def build() -> tuple[programs.Programs, Path]:
+    """The programs, and containerd's folder with the images: made where they are not there yet, which takes minutes."""
+    _check_this_machine()
+    fetched = programs.fetch()
+    return fetched, images.containerd_folder(fetched)
+
+
 def start(name: str, say: Callable[[str], None]) -> Cluster:
     """Starts the cluster of that name; does nothing where it is up, and clears away what an interrupted start left."""
-    _check_this_machine()
+    fetched, store = build()
     cluster = named(name)
     with _lock(cluster):
         if cluster.up:
             return cluster
         _stop(cluster)
         try:
-            _start(cluster, say)
+            _start(cluster, fetched, store, say)
         except BaseException:
             if os.environ.get("KEEP_FAILED_CLUSTER") is None:
                 _stop(cluster, keep_logs=True)
@@ -145,8 +152,7 @@ class LostNode:
         )
         shutil.rmtree(self.cluster.folder / self.name)
         nodes.remove_cgroup(f"{self.cluster.addresses.link}-{self.name}")
-        fetched = programs.fetch()
-        node = _start_node(self.cluster, plane, spec, fetched, images.containerd_folder(fetched))
+        node = _start_node(self.cluster, plane, spec, *build())
         _make_ready(plane, self.api, node, self.cluster.buckets)
 
 
@@ -160,9 +166,7 @@ def specs() -> list[nodes.NodeSpec]:
     return made
 
 
-def _start(cluster: Cluster, say: Callable[[str], None]) -> None:
-    fetched = programs.fetch()
-    store = images.containerd_folder(fetched)
+def _start(cluster: Cluster, fetched: programs.Programs, store: Path, say: Callable[[str], None]) -> None:
     (cluster.buckets / BUCKET).mkdir(parents=True)
     plane_machine = Machine.start("control-plane")
     cluster.remember([plane_machine])
@@ -269,8 +273,8 @@ def _lock(cluster: Cluster) -> Iterator[None]:
 def _check_this_machine() -> None:
     if os.geteuid() != 0:
         raise ClusterError(
-            "A test cluster needs root, for namespaces and containers. Run this as root, or point KUBECONFIG at a"
-            " cluster with KubeRay and set TEST_CLUSTER=existing."
+            "A test cluster needs root, for namespaces and containers. Run this as root, or choose tests without it:"
+            " scripts/test tests/unit tests/chart tests/local"
         )
     missing = programs.system_programs_missing()
     if missing and shutil.which("apt-get"):

@@ -11,14 +11,18 @@ from tests.cluster import addons, cluster, release
 
 
 @pytest.fixture(scope="session")
-def test_cluster() -> Iterator[cluster.Cluster]:
+def test_cluster(request: pytest.FixtureRequest) -> Iterator[cluster.Cluster]:
     """A cluster that is there already (scripts/cluster-up) is used and left; else one is started, and ended at the end.
 
     It is the tests' own even where KUBECONFIG names another: their namespaces, buckets and lost nodes are no guests.
     """
     name = os.environ.get("TEST_CLUSTER", "test")
     was_up = cluster.named(name).up
-    yield cluster.start(name, lambda what: print(what, flush=True))
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+    with capture.global_and_fixture_disabled():  # the first start takes minutes
+        started = cluster.start(name, lambda what: print(f"\nTest cluster: {what}", end="", flush=True))
+    yield started
     if not was_up:
         cluster.stop(name)
 

@@ -258,6 +258,8 @@ def _remove(api: Api, namespace: str, bucket: Path) -> None:
     if not found.items:
         return
     api.core.delete_namespace(namespace)
+    # The pods would take their time to say goodbye to each other.
+    api.core.delete_collection_namespaced_pod(namespace, grace_period_seconds=1)
     version = found.metadata.resource_version
     for event in watch.Watch().stream(
         api.core.list_namespace, **selector, resource_version=version, timeout_seconds=180
