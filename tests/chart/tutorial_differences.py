@@ -159,5 +159,11 @@ ELASTIC = [
     Difference(f"{_GROUP}/0/maxReplicas", ABSENT, 2, _RANGE),
     Difference(f"{_HEAD}/spec/restartPolicy", ABSENT, "Never", _NEVER),
     Difference(f"{_WORKER}/spec/restartPolicy", ABSENT, "Never", _NEVER),
+    Difference(
+        "RayCluster/spec/workerGroupSpecs/0/rayStartParams/resources",
+        ABSENT,
+        """'{"accelerator_type:TPU-V6E":1}'""",
+        "Ray Train asks the autoscaler for hosts that have this; Ray gives it to them only when they start.",
+    ),
 ]
 """Those of the elastic run."""
