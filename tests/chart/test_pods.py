@@ -200,6 +200,8 @@ def test_a_job_with_a_cluster_of_its_own_has_the_same_cluster():
 
 def test_the_autoscaler_is_told_the_resource_that_ray_train_asks_for():
     elastic = template(sets=["elastic.enabled=true"]).workers["rayStartParams"]
-    # What Ray's autoscaler does with it (_get_custom_resources of autoscaling_config.py).
+    # What Ray's autoscaler does with it (_get_custom_resources of autoscaling_config.py), and KubeRay (getResourcesMap
+    # of controllers/ray/common/pod.go), which adds the chips.
     assert json.loads(elastic["resources"][1:-1].replace("\\", "")) == {"accelerator_type:TPU-V6E": 1}
+    assert json.loads(elastic["resources"].strip("'\"` ")) == {"accelerator_type:TPU-V6E": 1}
     assert "resources" not in template().workers["rayStartParams"]

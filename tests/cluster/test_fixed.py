@@ -64,6 +64,12 @@ def test_a_slice_is_a_node_pool(demo: Release, notes: str):
     assert pools["tpu-0-0"] == pools["tpu-0-1"] != pools["tpu-1-0"] == pools["tpu-1-1"]
 
 
+def test_helm_test_finds_every_host_its_devices_and_the_bucket(demo: Release, notes: str):
+    said = demo.helm("test", demo.name, "--timeout=180s", "--logs")
+    assert "Succeeded" in said
+    print(said)
+
+
 def test_the_commands_of_the_notes_work_as_printed(demo: Release, notes: str):
     commands = [line.strip() for line in notes.splitlines() if re.match(r"  \S+=\$\(kubectl|  kubectl ", line)]
     ending = [command for command in commands if "port-forward" not in command]

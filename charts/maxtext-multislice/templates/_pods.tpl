@@ -47,12 +47,12 @@ workerGroupSpecs:
 
 {{/* Ray Train asks the autoscaler for hosts with the resource accelerator_type:<type>, which Ray gives each TPU host when
      it starts. The autoscaler (Ray 2.60, autoscaling_config.py) knows of it only what stands here, and without it adds no
-     slice. Twice quoted, for the shell that KubeRay starts Ray by. As YAML. */}}
+     slice. Quoted as KubeRay does it when it adds the chips. As YAML. */}}
 {{- define "maxtext-multislice.workerStartParams" -}}
 {{- $params := .Values.worker.rayStartParams | default dict -}}
 {{- if .Values.elastic.enabled -}}
 {{- $type := (include "maxtext-multislice.tpu" . | fromYaml).rayAcceleratorType -}}
-{{- $params = merge (dict "resources" (printf "\"{\\\"accelerator_type:%s\\\": 1}\"" $type)) $params -}}
+{{- $params = merge (dict "resources" (printf "'{\"accelerator_type:%s\":1}'" $type)) $params -}}
 {{- end -}}
 {{- include "maxtext-multislice.strings" $params -}}
 {{- end -}}
