@@ -67,11 +67,16 @@ def render_seconds(program: str, runs: int) -> dict[str, float]:
 
 def secret_bytes(file: Path) -> dict[str, int]:
     """Of a release with a values file: its JSON, that in gzip, the Secret's data, and the data as the API shows it."""
-    options = ("--dry-run=client", "--output=json", f"--values={file}")
-    release = helm("install", "demo", str(CHART), *options, program=helm_of("newest")).rstrip("\n").encode()
-    compressed = gzip.compress(release, compresslevel=9, mtime=0)
+    kept = release(file)
+    compressed = gzip.compress(kept, compresslevel=9, mtime=0)
     data = base64.b64encode(compressed)
-    return {"json": len(release), "gzip": len(compressed), "data": len(data), "shown": len(base64.b64encode(data))}
+    return {"json": len(kept), "gzip": len(compressed), "data": len(data), "shown": len(base64.b64encode(data))}
+
+
+def release(file: Path) -> bytes:
+    """The JSON that Helm keeps of a release with a values file."""
+    options = ("--dry-run=client", "--output=json", f"--values={file}")
+    return helm("install", "demo", str(CHART), *options, program=helm_of("newest")).rstrip("\n").encode()
 
 
 def _rendering_table(rendering: dict[str, dict[str, float]], runs: int) -> Table:
@@ -97,7 +102,9 @@ def _name(file: Path) -> str:
 
 def _options() -> argparse.Namespace:
     parser = command_line.parser(__doc__)
-    parser.add_argument("--runs", type=int, default=15, help="renderings for each number of slices and each Helm [15]")
+    parser.add_argument(
+        "--runs", type=command_line.positive, default=15, help="renderings for each number of slices and each Helm [15]"
+    )
     return parser.parse_args()
 
 

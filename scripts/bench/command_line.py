@@ -43,3 +43,10 @@ def answer(output: str, facts: Mapping[str, Any], *tables: Table) -> None:
     console = Console()
     for each in tables:
         console.print(each)
+
+
+def positive(text: str) -> int:
+    """The type of an option that counts. Raises an ArgumentTypeError."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(text)
