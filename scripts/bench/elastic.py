@@ -1,6 +1,6 @@
 """One lost slice, under the chart's trainer and under the upstream tutorial's elastic script: what does it cost?
 
-    .venv/bin/python scripts/bench/elastic.py [--steps 300] [--kill-at 40] [--away 45] [--json]
+    scripts/bench/run elastic [--steps 300] [--kill-at 40] [--away 45] [--output json]
 
 Both train the tiny profile's model on two emulated slices with the same Ray, one after the other. After the step
 `--kill-at` slice 1 vanishes, and `--away` seconds later it is given back. Printed for each: seconds from the kill to
@@ -13,7 +13,6 @@ MaxText is installed already) and the log level that MaxText 0.2.5 needs to tell
 
 import argparse
 import dataclasses
-import json
 import re
 import secrets
 import shutil
@@ -32,6 +31,7 @@ from driver.local import environment, training
 from driver.local.hosts import Hosts
 from driver.local.job import Job
 from driver.values import Values, find_file
+from scripts.bench import command_line
 
 TUTORIAL = """
 import os
@@ -103,7 +103,9 @@ def main() -> int:
         key: round(chart[key] / tutorial[key], 3) if chart[key] and tutorial[key] else None
         for key in ("secondsToNextStep", "secondsToNewStep", "wholeRunSeconds", "usefulStepsPerSecond")
     }
-    print(json.dumps({**results, "chartToTutorial": ratios}, indent=None if options.json else 2))
+    rows = [(key, tutorial[key], chart[key], ratios.get(key)) for key in chart]
+    table = command_line.table("One lost slice", ("", "tutorial", "chart", "chart to tutorial"), rows)
+    command_line.answer(options.output, {**results, "chartToTutorial": ratios}, table)
     return 0
 
 
@@ -202,12 +204,10 @@ def _since(start: float, steps: list[tuple[float, int]], beyond: int) -> float |
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line.parser(__doc__, starts_trainer=True)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--kill-at", type=int, default=40)
     parser.add_argument("--away", type=float, default=45, help="seconds until the slice is given back")
-    parser.add_argument("--trainer-python", type=Path)
-    parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 """Does an emulated run hang? Trains the same small run many times over two emulated hosts and counts what finishes.
 
-    .venv/bin/python scripts/bench/hangs.py [--runs 50] [--steps 150] [--slices 2] [--stall 120] [--json]
+    scripts/bench/run hangs [--runs 50] [--steps 150] [--slices 2] [--stall 120] [--output json]
 
 CPU collectives between processes have hung in long runs with FSDP (docs/design.md); the emulation shards by data only.
 Each run is what a worker of `driver local` does, without Ray: the same arguments and environment, one process a host.
@@ -23,6 +23,7 @@ from run import Run
 
 from driver.local import environment, machine, training
 from driver.values import Values, find_file
+from scripts.bench import command_line
 
 WORKER = Path(__file__).with_name("hangs_worker.py")
 
@@ -71,23 +72,20 @@ def _report(results: list[dict[str, object]], options: argparse.Namespace) -> in
     count = {name: sum(r["outcome"] == name for r in results) for name in ("finished", "hung", "failed")}
     seconds = [float(str(r["seconds"])) for r in results if r["outcome"] == "finished"]
     median = round(statistics.median(seconds), 1) if seconds else None
-    if options.json:
-        print(json.dumps({**count, "medianRunSeconds": median, "steps": options.steps, "runs": results}))
-    else:
-        told = ", ".join(f"{number} {name}" for name, number in count.items())
-        print(f"{told} of {len(results)} runs of {options.steps} steps; median {median} s a run")
+    facts = {**count, "medianRunSeconds": median, "steps": options.steps, "runs": results}
+    title = f"{len(results)} runs of {options.steps} steps"
+    columns = (*count, "median run, s")
+    command_line.answer(options.output, facts, command_line.table(title, columns, [(*count.values(), median)]))
     return 0 if count["finished"] == len(results) else 1
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line.parser(__doc__, starts_trainer=True)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--slices", type=int, default=2)
     parser.add_argument("--topology", help="of a slice [the tiny profile's: 2x2, one host of 4 chips]; 1x1, 2x4")
     parser.add_argument("--stall", type=float, default=120, help="seconds without a step that count as a hang")
-    parser.add_argument("--trainer-python", type=Path)
-    parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 """What does the trainer cost? A step of a run through `driver local` against the same step of MaxText alone.
 
-    .venv/bin/python scripts/bench/overhead.py [--pairs 3] [--steps 300] [--json]
+    scripts/bench/run overhead [--pairs 3] [--steps 300] [--output json]
 
 One emulated slice of one host with one chip, so that nothing but the trainer and Ray is between the two: MaxText's
 process has the same arguments and environment in both. Runs alternate; a run's figure is its median wall time of a
@@ -23,6 +23,7 @@ from run import Run
 
 from driver.local import environment, machine, training
 from driver.values import Values, find_file
+from scripts.bench import command_line
 
 WORKER = Path(__file__).with_name("hangs_worker.py")
 _SKIPPED_STEPS = 10
@@ -48,11 +49,10 @@ def main() -> int:
                 f"pair {pair + 1}: MaxText alone {alone[-1]:.4f} s, through the trainer {through[-1]:.4f} s a step"
             )
     ratio = round(statistics.median(through) / statistics.median(alone), 4)
-    print(
-        json.dumps(
-            {"aloneSeconds": alone, "throughSeconds": through, "ratio": ratio}, indent=None if options.json else 2
-        )
-    )
+    rows = [(f"pair {number}", *each) for number, each in enumerate(zip(alone, through, strict=True), 1)]
+    title = f"Seconds a step; ratio of the medians {ratio}"
+    table = command_line.table(title, ("", "MaxText alone", "through the trainer"), rows)
+    command_line.answer(options.output, {"aloneSeconds": alone, "throughSeconds": through, "ratio": ratio}, table)
     return 0
 
 
@@ -82,12 +82,10 @@ def _alone(run: Run, python: Path, folder: Path) -> float:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line.parser(__doc__, starts_trainer=True)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=8, help="sequences of 256 tokens a step")
-    parser.add_argument("--trainer-python", type=Path)
-    parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
 

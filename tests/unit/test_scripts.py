@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-SHELL_SCRIPTS = ["scripts/lock", "scripts/quickstart", "scripts/setup", "scripts/test", ".ci/run"]
+SHELL_SCRIPTS = ["scripts/lock", "scripts/quickstart", "scripts/setup", "scripts/test", "scripts/bench/run", ".ci/run"]
 
 
 @pytest.mark.parametrize("script", SHELL_SCRIPTS)
