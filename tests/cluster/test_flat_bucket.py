@@ -1,0 +1,31 @@
+"""A bucket without a hierarchical namespace: GCS FUSE renames no folder there unless it is told how many files it may."""
+
+import json
+
+import pytest
+
+from tests.cluster.release import NotReachedError, Release
+
+RUN = ("job.steps=6", "job.maxtext.checkpoint_period=3", "job.maxtext.max_target_length=64", "job.maxFailures=0")
+
+
+@pytest.fixture
+def flat(demo: Release) -> Release:
+    policy = demo.bucket.with_name(f"{demo.bucket.name}.iam.json")
+    policy.write_text(json.dumps({"members": [f"{demo.namespace}/demo"], "hierarchicalNamespace": False}))
+    return demo
+
+
+@pytest.mark.full
+def test_a_run_on_a_flat_bucket_fails_when_folders_cannot_be_renamed(flat: Release):
+    flat.install(*RUN)
+    with pytest.raises(NotReachedError, match="has failed"):
+        flat.await_success(600)
+    assert [step for step in flat.checkpoints() if (flat.bucket / flat.name / "checkpoints" / str(step)).is_dir()] == []
+
+
+@pytest.mark.full
+def test_a_run_on_a_flat_bucket_succeeds_with_a_limit_for_renames(flat: Release):
+    flat.install(*RUN, "storage.mountOptions.rename-dir-limit=200000")
+    flat.await_success(600)
+    assert flat.checkpoints()[-1] == 5
