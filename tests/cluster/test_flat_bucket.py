@@ -1,4 +1,4 @@
-"""A bucket without a hierarchical namespace: GCS FUSE renames no folder there unless it is told how many files it may."""
+"""A bucket without a hierarchical namespace: GCS FUSE renames a folder there only within a limit of files."""
 
 import json
 
