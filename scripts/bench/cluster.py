@@ -52,8 +52,8 @@ def main() -> int:
 
 def _start(place: cluster.Cluster, number: int, console: Console) -> dict[str, Any]:
     """One release, from its install to the end of its run: seconds to each moment, and restarted containers."""
-    api = addons.Api(place.kubeconfig)
-    with release.in_namespace(api, place.kubeconfig, place.buckets, f"bench-start-{number}") as demo:
+    where = release.Place(addons.Api(place.kubeconfig), place.kubeconfig, place.buckets)
+    with where.release(f"bench-start-{number}") as demo:
         installed = time.time()
         demo.install(*_RUN)
         returned = time.time()

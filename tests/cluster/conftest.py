@@ -1,4 +1,8 @@
-"""The cluster that the tests of this folder share, and a namespace for each of them."""
+"""The cluster that the tests of this folder share, and a namespace for each of them.
+
+By default it is a cluster of this machine (tests/cluster/cluster.py). With --site-values it is the one that KUBECONFIG
+names, with KubeRay and two slices of two hosts free: the tests that break nodes or the operator are then left out.
+"""
 
 import os
 import re
@@ -12,10 +16,7 @@ from tests.cluster import addons, cluster, release
 
 @pytest.fixture(scope="session")
 def test_cluster(request: pytest.FixtureRequest) -> Iterator[cluster.Cluster]:
-    """A cluster that is there already (scripts/cluster-up) is used and left; else one is started, and ended at the end.
-
-    It is the tests' own even where KUBECONFIG names another: their namespaces, buckets and lost nodes are no guests.
-    """
+    """A cluster of this machine: one that is up (scripts/cluster-up) is used and left, else one is made and ended."""
     name = os.environ.get("TEST_CLUSTER", "test")
     was_up = cluster.named(name).up
     capture = request.config.pluginmanager.getplugin("capturemanager")
@@ -28,18 +29,26 @@ def test_cluster(request: pytest.FixtureRequest) -> Iterator[cluster.Cluster]:
 
 
 @pytest.fixture(scope="session")
-def api(test_cluster: cluster.Cluster) -> addons.Api:
-    return addons.Api(test_cluster.kubeconfig)
+def place(request: pytest.FixtureRequest) -> release.Place:
+    site: Path | None = request.config.getoption("--site-values")
+    if site is not None:
+        kubeconfig = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+        return release.Place(addons.Api(kubeconfig), kubeconfig, None, site.resolve())
+    own: cluster.Cluster = request.getfixturevalue("test_cluster")
+    return release.Place(addons.Api(own.kubeconfig), own.kubeconfig, own.buckets)
 
 
 @pytest.fixture
-def demo(request: pytest.FixtureRequest, test_cluster: cluster.Cluster, api: addons.Api) -> Iterator[release.Release]:
+def demo(request: pytest.FixtureRequest, place: release.Place) -> Iterator[release.Release]:
     """A release `demo` that is not installed yet, in a namespace of its own with a bucket of its own."""
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:40].rstrip("-")
-    with release.in_namespace(api, test_cluster.kubeconfig, test_cluster.buckets, name) as made:
+    with place.release(name) as made:
         yield made
 
 
 @pytest.fixture
-def buckets(test_cluster: cluster.Cluster) -> Path:
-    return test_cluster.buckets
+def lost(test_cluster: cluster.Cluster, place: release.Place) -> Iterator[cluster.LostNode]:
+    """Node tpu-2, which a test may lose; it is back at the end."""
+    node = cluster.LostNode(test_cluster, place.api, "tpu-2")
+    yield node
+    node.give_back()

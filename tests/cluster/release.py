@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import watchfiles
 import yaml
 from kubernetes import client, watch
 
 from tests.chart.rendering import CHART, REPOSITORY, tool
 from tests.cluster.addons import Api
+from tests.cluster.buckets import Bucket, FolderBucket, RemoteBucket
 
 TINY = REPOSITORY / "values" / "tiny.yaml"
 SITE = Path(__file__).with_name("site.values.yaml")
@@ -38,13 +37,14 @@ class Release:
     api: Api
     kubeconfig: Path
     namespace: str
-    bucket: Path
+    bucket: Bucket
+    site: Path = SITE
     name: str = "demo"
 
     def install(self, *sets: str, files: Sequence[Path] = (), options: Sequence[str] = ()) -> str:
         """`helm upgrade --install` of the unmodified chart with values/tiny.yaml and the site's file; Helm's words."""
-        values = [argument for file in (TINY, SITE, *files) for argument in ("--values", str(file))]
-        chosen = [argument for each in (f"storage.bucket={self.bucket.name}", *sets) for argument in ("--set", each)]
+        values = [argument for file in (TINY, self.site, *files) for argument in ("--values", str(file))]
+        chosen = [argument for each in (*self.bucket.settings, *sets) for argument in ("--set", each)]
         return self.helm("upgrade", "--install", self.name, str(CHART), *values, *chosen, *options)
 
     def uninstall(self) -> None:
@@ -148,13 +148,15 @@ class Release:
 
     def progress(self) -> list[Object]:
         """The run's records, as far as they are written (docs/progress.md)."""
-        files = sorted((self.bucket / self.name / "progress").glob("*.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        return self.bucket.records(self.name)
+
+    def checkpoints(self) -> list[int]:
+        return self.bucket.checkpoints(self.name)
 
     def await_records(self, done: Callable[[list[Object]], bool], seconds: float) -> list[Object]:
         """Watches the run's records until they are as wanted; raises NotReachedError, at once when it has failed."""
         deadline = time.monotonic() + seconds
-        for _ in watchfiles.watch(self.bucket, rust_timeout=2000, yield_on_timeout=True, debounce=100):
+        for _ in self.bucket.changes():
             if done(self.progress()):
                 return self.progress()
             failed = [each["metadata"]["name"] for each in self.objects("RayJob") if job_status(each) == "FAILED"]
@@ -190,10 +192,6 @@ class Release:
             elif record["kind"] == "session" and record["session"] > 1:
                 lost.append(max(0, begun + 1 - record["start_step"]))
         return lost
-
-    def checkpoints(self) -> list[int]:
-        folder = self.bucket / self.name / "checkpoints"
-        return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit())
 
     def report(self) -> str:
         """For a failed test: pods, warnings, and the last lines of the job."""
@@ -236,23 +234,37 @@ def _run(command: list[str], environment: dict[str, str]) -> str:
     return result.stdout
 
 
-@contextlib.contextmanager
-def in_namespace(api: Api, kubeconfig: Path, buckets: Path, name: str) -> Iterator[Release]:
-    """A release in a namespace and with a bucket of its own; both are gone at the end, and the chips are free."""
-    bucket, policy = buckets / name, buckets / f"{name}.iam.json"
-    _remove(api, name, bucket)  # what an interrupted test has left
-    api.core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=name)))
-    bucket.mkdir()
-    policy.write_text(json.dumps({"members": [f"{name}/demo"], "hierarchicalNamespace": True}))
-    try:
-        yield Release(api, kubeconfig, name, bucket)
-    finally:
-        _remove(api, name, bucket)
+@dataclass(frozen=True)
+class Place:
+    """A cluster to make releases on. buckets: the folder of the test cluster's buckets; None where it is another's."""
+
+    api: Api
+    kubeconfig: Path
+    buckets: Path | None
+    site: Path = SITE
+
+    @contextlib.contextmanager
+    def release(self, namespace: str) -> Iterator[Release]:
+        """A release `demo` that is not installed yet, in a namespace of its own, which is gone at the end."""
+        _remove(self.api, namespace)  # what an interrupted test has left
+        self.api.core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=namespace)))
+        bucket: Bucket
+        if self.buckets is None:
+            kubectl = [tool("kubectl"), f"--namespace={namespace}"]
+            environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+            bucket = RemoteBucket(namespace, lambda *arguments: _run([*kubectl, *arguments], environment))
+        else:
+            bucket = FolderBucket(self.buckets / namespace, f"{namespace}/demo")
+        try:
+            yield Release(self.api, self.kubeconfig, namespace, bucket, self.site)
+        finally:
+            _remove(self.api, namespace)
+            if isinstance(bucket, FolderBucket):
+                bucket.remove()
 
 
-def _remove(api: Api, namespace: str, bucket: Path) -> None:
+def _remove(api: Api, namespace: str) -> None:
     """Removes a namespace and waits until it is gone, so that its pods hold no chips."""
-    shutil.rmtree(bucket, ignore_errors=not bucket.exists())
     selector = {"field_selector": f"metadata.name={namespace}"}
     found = api.core.list_namespace(**selector)
     if not found.items:
@@ -260,10 +272,8 @@ def _remove(api: Api, namespace: str, bucket: Path) -> None:
     api.core.delete_namespace(namespace)
     # The pods would take their time to say goodbye to each other.
     api.core.delete_collection_namespaced_pod(namespace, grace_period_seconds=1)
-    version = found.metadata.resource_version
-    for event in watch.Watch().stream(
-        api.core.list_namespace, **selector, resource_version=version, timeout_seconds=180
-    ):
+    deleted = {**selector, "resource_version": found.metadata.resource_version, "timeout_seconds": 180}
+    for event in watch.Watch().stream(api.core.list_namespace, **deleted):
         if event["type"] == "DELETED":
             return
     raise NotReachedError(f"namespace {namespace} is still there after 180 s.")

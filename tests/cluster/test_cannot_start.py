@@ -1,10 +1,11 @@
 """A pod that cannot start: the run ends at its deadline, and the pod's events say why."""
 
-import json
-
 import pytest
 
+from tests.cluster.buckets import FolderBucket
 from tests.cluster.release import Release, deployment_status, job_status
+
+pytestmark = pytest.mark.own_nodes
 
 DEADLINE = ("rayJob.activeDeadlineSeconds=30", "job.steps=10")
 
@@ -12,8 +13,8 @@ DEADLINE = ("rayJob.activeDeadlineSeconds=30", "job.steps=10")
 def test_a_bucket_that_refuses_the_service_account_is_named_by_the_events_and_the_run_ends_at_its_deadline(
     demo: Release,
 ):
-    policy = demo.bucket.with_name(f"{demo.bucket.name}.iam.json")
-    policy.write_text(json.dumps({"members": [], "hierarchicalNamespace": True}))
+    assert isinstance(demo.bucket, FolderBucket)
+    demo.bucket.bind([])
     assert_ends_at_its_deadline(demo, "FailedMount", "storage.objects")
 
 

@@ -1,10 +1,8 @@
 """Elastic runs: a slice's node is lost during training and comes back, and a slice that is there only later."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.cluster import addons, cluster
+from tests.cluster import cluster
 from tests.cluster.release import Release
 
 ELASTIC = (
@@ -15,13 +13,7 @@ ELASTIC = (
 )
 PERIOD = 10
 
-
-@pytest.fixture
-def lost(test_cluster: cluster.Cluster, api: addons.Api) -> Iterator[cluster.LostNode]:
-    """Node tpu-2, which a test may lose; it is back at the end."""
-    node = cluster.LostNode(test_cluster, api, "tpu-2")
-    yield node
-    node.give_back()
+pytestmark = pytest.mark.own_nodes
 
 
 def test_a_run_goes_on_without_a_lost_slice_and_grows_back(demo: Release, lost: cluster.LostNode):

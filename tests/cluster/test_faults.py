@@ -7,6 +7,8 @@ from tests.cluster.release import Release, cluster_state, job_status
 
 PERIOD = 5
 RUN = ("job.steps=40", f"job.maxtext.checkpoint_period={PERIOD}", "job.maxtext.max_target_length=64")
+pytestmark = pytest.mark.own_nodes
+
 OWN = ("rayJob.ownCluster=true", *RUN)
 
 

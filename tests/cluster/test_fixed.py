@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import addons, cluster, release
+from tests.cluster import release
 from tests.cluster.release import Release, cluster_state
 
 RUN = ("job.steps=12", "job.maxtext.checkpoint_period=5", "job.maxtext.max_target_length=64")
@@ -19,8 +19,8 @@ HOSTS = {f"tpu-{number}-{host}" for number in (0, 1) for host in (0, 1)}
 
 
 @pytest.fixture(scope="module")
-def demo(test_cluster: cluster.Cluster, api: addons.Api) -> Iterator[Release]:
-    with release.in_namespace(api, test_cluster.kubeconfig, test_cluster.buckets, "fixed") as made:
+def demo(place: release.Place) -> Iterator[Release]:
+    with place.release("fixed") as made:
         yield made
 
 

@@ -6,16 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import addons, cluster
+from tests.cluster import addons, cluster, release
 from tests.cluster.release import Release
 from tests.gke import objects
 
 SLICES = 16
 
+pytestmark = pytest.mark.own_nodes
+
 
 @pytest.fixture
-def pools(api: addons.Api) -> Iterator[list[str]]:
+def pools(place: release.Place) -> Iterator[list[str]]:
     """Node pools of one slice each, beside the two that run: a node plays both hosts of its slice, as those do."""
+    api = place.api
     names = [f"scale-{number}" for number in range(SLICES - 2)]
     (like,) = [spec for spec in cluster.specs() if spec.name == "tpu-1"]
     try:
