@@ -54,8 +54,8 @@
 {{- range $name, $value := include "maxtext-multislice.strings" $map | fromYaml -}}
 {{- if or (has $name (list "temp-dir" "config-file" "foreground" "log-file" "log-format" "key-file" "token-url" "reuse-token-from-url" "o" "cache-dir" "experimental-local-file-cache" "prometheus-port")) (hasPrefix "logging:log-rotate:" $name) -}}
 {{- list $scope "storage" (printf "%s has %s. GKE's driver sets it itself and discards this one: remove it (an option of the kernel stands alone, as in `ro: true`)." $where $name) | include "maxtext-multislice.problem" -}}
-{{- else if regexMatch "[,\\s]" (print $name $value) -}}
-{{- list $scope "storage" (printf "%s has %q with %q. A comma ends an option, so neither may have one, nor a space: change it." $where $name $value) | include "maxtext-multislice.problem" -}}
+{{- else if or (not $name) (regexMatch "[,\\s]" (print $name $value)) -}}
+{{- list $scope "storage" (printf "%s has %q with %q. A comma ends an option, so neither may have one, nor a space, and it has a name: change it." $where $name $value) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

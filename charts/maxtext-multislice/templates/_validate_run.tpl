@@ -173,7 +173,7 @@ hf_eval_split: data.hf.evalSplit
 {{- define "maxtext-multislice.rule.runtimeInstall" -}}
 {{- $scope := . -}}
 {{- range .Values.runtimeInstall.packages -}}
-{{- if regexMatch "^ray([^-_.A-Za-z0-9]|$)" . -}}
+{{- if regexMatch "(?i)^\\s*ray([^-_.a-z0-9]|$)" . -}}
 {{- list $scope "runtimeInstall" (printf "runtimeInstall.packages has %s. The workers run the image's own Ray, which must be the head's: set rayVersion or image.uri instead."
       .) | include "maxtext-multislice.problem" -}}
 {{- end -}}
