@@ -60,18 +60,20 @@ def test_a_worker_group_and_a_release_may_be_called_so(name):
 
 
 @pytest.mark.parametrize(
-    "text", ["a: b # c", "{{ .Values.x }}", 'say "x"', "two\nlines: 1", "  led by blanks", "- 1e-5"]
+    "text", ["a: b # c", "{{ .Values.x }}", 'say "x"', "two\nlines: 1\n", "  led by blanks", "- 1e-5"]
 )
 def test_a_text_arrives_as_it_is(text):
     values = {
         "job": {"env": {"A": text}, "maxtext": {"note": text}},
         "rayJob": {"env": {"A": text}},
         "head": {"env": {"A": text}, "annotations": {"a": text}},
+        "storage": {"sidecarAnnotations": {"z": text}},
     }
     release = template(values=values)
     environment = yaml.safe_load(release["RayJob"]["spec"]["runtimeEnvYAML"])["env_vars"]
     head = release.cluster["headGroupSpec"]["template"]
     assert release.run["env"] == {"A": text}
+    assert release["Pod check"]["metadata"]["annotations"]["z"] == text
     assert release.run["maxtext"]["note"] == text
     assert environment["A"] == text
     assert head["metadata"]["annotations"]["a"] == text

@@ -86,7 +86,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- toYaml $merged -}}
+{{- include "maxtext-multislice.asYaml" $merged -}}
+{{- end -}}
+
+{{/* A map as YAML. Helm's toYaml cuts off the last line's end, and with it that of a text of several lines which comes last. */}}
+{{- define "maxtext-multislice.asYaml" -}}
+{{- contains "\n" (toString .) | ternary (toJson .) (toYaml .) -}}
 {{- end -}}
 
 {{/* A value as text. Go would write the number 1000000 as 1e+06. */}}

@@ -134,5 +134,5 @@ eth1,eth2,lo
 {{- $_ := set $texts $key (include "maxtext-multislice.text" $value) -}}
 {{- end -}}
 {{- end -}}
-{{- toYaml $texts -}}
+{{- include "maxtext-multislice.asYaml" $texts -}}
 {{- end -}}
