@@ -32,7 +32,7 @@ submitterPodTemplate:
       - name: ray-job-submitter
         {{- include "maxtext-multislice.containerImage" . | nindent 8 }}
         resources:
-          {{- toYaml .Values.rayJob.submitterResources | nindent 10 }}
+          {{- include "maxtext-multislice.resources" .Values.rayJob.submitterResources | nindent 10 }}
         volumeMounts:
           - name: trainer
             mountPath: {{ $folder }}

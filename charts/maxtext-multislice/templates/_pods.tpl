@@ -11,7 +11,7 @@ rayVersion: {{ .Values.rayVersion | quote }}
 authOptions:
   mode: token
   {{- with .Values.auth.secretName }}
-  secretName: {{ . }}
+  secretName: {{ toYaml . }}
   {{- end }}
 {{- end }}
 {{- if .Values.elastic.enabled }}
@@ -23,7 +23,7 @@ autoscalerOptions:
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   idleTimeoutSeconds: {{ int .Values.elastic.autoscaler.idleTimeoutSeconds }}
   resources:
-    {{- toYaml .Values.elastic.autoscaler.resources | nindent 4 }}
+    {{- include "maxtext-multislice.resources" .Values.elastic.autoscaler.resources | nindent 4 }}
 {{- end }}
 headGroupSpec:
   rayStartParams:
@@ -31,7 +31,7 @@ headGroupSpec:
   template:
     {{- include "maxtext-multislice.headPod" . | nindent 4 }}
 workerGroupSpecs:
-  - groupName: {{ .Values.worker.groupName }}
+  - groupName: {{ toYaml .Values.worker.groupName }}
     {{- if $replicas }}
     replicas: {{ $min }}
     minReplicas: {{ $min }}
@@ -63,7 +63,7 @@ metadata:
 spec:
   {{- include "maxtext-multislice.podIdentity" . | nindent 2 }}
   {{- with .Values.job.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ toYaml . }}
   {{- end }}
   {{- if .Values.elastic.enabled }}
   restartPolicy: Never
@@ -109,7 +109,7 @@ spec:
         {{- . | nindent 8 }}
       {{- end }}
       resources:
-        {{- toYaml .Values.head.resources | nindent 8 }}
+        {{- include "maxtext-multislice.resources" .Values.head.resources | nindent 8 }}
       {{- with .Values.head.securityContext }}
       securityContext:
         {{- toYaml . | nindent 8 }}
@@ -127,7 +127,7 @@ metadata:
 spec:
   {{- include "maxtext-multislice.podIdentity" . | nindent 2 }}
   {{- with .Values.job.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ toYaml . }}
   {{- end }}
   {{- if .Values.elastic.enabled }}
   restartPolicy: Never
@@ -188,6 +188,15 @@ spec:
     {{- include "maxtext-multislice.volumes" (list . dict .Values.worker) | nindent 4 }}
 {{- end -}}
 
+{{/* Requests and limits without their null entries. */}}
+{{- define "maxtext-multislice.resources" -}}
+{{- $resources := dict -}}
+{{- range $kind, $amounts := . -}}
+{{- $_ := set $resources $kind (include "maxtext-multislice.withoutNulls" $amounts | fromYaml) -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end -}}
+
 {{/* What the machine allows, then what the values say, then the chips and the network devices, which are not a choice. */}}
 {{- define "maxtext-multislice.workerResources" -}}
 {{- $tpu := include "maxtext-multislice.tpu" . | fromYaml -}}
@@ -200,10 +209,7 @@ spec:
 {{- if .Values.network.dranet.enabled -}}
 {{- $_ := set $resources "claims" (list (dict "name" "netdev")) -}}
 {{- end -}}
-{{- range list "requests" "limits" -}}
-{{- $_ := set $resources . (include "maxtext-multislice.withoutNulls" (get $resources .) | fromYaml) -}}
-{{- end -}}
-{{- toYaml $resources -}}
+{{- omit $resources "claims" | include "maxtext-multislice.resources" | fromYaml | merge (pick $resources "claims") | toYaml -}}
 {{- end -}}
 
 {{/* (list ROOT GROUP): KubeRay and the TPU webhook find Ray's pods by app.kubernetes.io/name, which KubeRay sets. */}}
@@ -224,7 +230,7 @@ annotations:
 {{- end -}}
 
 {{- define "maxtext-multislice.podIdentity" -}}
-serviceAccountName: {{ include "maxtext-multislice.serviceAccountName" . }}
+serviceAccountName: {{ include "maxtext-multislice.serviceAccountName" . | toYaml }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -241,7 +247,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- range $name, $kind := . -}}
 {{- if $kind }}
 - {{ eq $kind "secret" | ternary "secretRef" "configMapRef" }}:
-    name: {{ $name }}
+    name: {{ toYaml $name }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -250,7 +256,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- define "maxtext-multislice.sidecars" -}}
 {{- range $name, $container := . -}}
 {{- if $container }}
-- name: {{ $name }}
+- name: {{ toYaml $name }}
   {{- toYaml $container | nindent 2 }}
 {{- end -}}
 {{- end -}}
@@ -262,7 +268,7 @@ devices:
   requests:
     - name: netdev
       exactly:
-        deviceClassName: {{ .Values.network.dranet.deviceClassName }}
+        deviceClassName: {{ toYaml .Values.network.dranet.deviceClassName }}
         allocationMode: {{ .Values.network.dranet.allocationMode }}
         {{- if eq .Values.network.dranet.allocationMode "ExactCount" }}
         count: {{ int .Values.network.dranet.count }}
