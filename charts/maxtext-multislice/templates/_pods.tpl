@@ -1,11 +1,11 @@
 {{/* The Ray cluster's spec, one for both shapes (RayCluster, and RayJob with a cluster of its own), and its pods. */}}
 
-{{/* (dict "root" . "replicas" BOOL): without the replica counts it is what the cluster's name is the hash of. */}}
+{{/* (dict "root" . "replicas" BOOL "live" LIST): without the replica counts it is what the cluster's name is the hash of.
+     live: the worker groups of the cluster as it is now, where there is one of the name. */}}
 {{- define "maxtext-multislice.clusterSpec" -}}
 {{- $replicas := .replicas -}}
+{{- $live := .live -}}
 {{- with .root -}}
-{{- $tpu := include "maxtext-multislice.tpu" . | fromYaml -}}
-{{- $min := include "maxtext-multislice.minSlices" . | int -}}
 rayVersion: {{ .Values.rayVersion | quote }}
 {{- if eq .Values.auth.mode "token" }}
 authOptions:
@@ -31,18 +31,43 @@ headGroupSpec:
   template:
     {{- include "maxtext-multislice.headPod" . | nindent 4 }}
 workerGroupSpecs:
+{{- if $live }}
+  {{- include "maxtext-multislice.liveGroups" (list . $live) | nindent 2 }}
+{{- else }}
+{{- $slices := include "maxtext-multislice.minSlices" . | int }}
   - groupName: {{ toYaml .Values.worker.groupName }}
     {{- if $replicas }}
-    replicas: {{ $min }}
-    minReplicas: {{ $min }}
+    replicas: {{ $slices }}
+    minReplicas: {{ $slices }}
     maxReplicas: {{ int .Values.tpu.slices }}
     {{- end }}
-    numOfHosts: {{ $tpu.hosts }}
+    numOfHosts: {{ (include "maxtext-multislice.tpu" . | fromYaml).hosts }}
     rayStartParams:
       {{- include "maxtext-multislice.workerStartParams" . | nindent 6 }}
     template:
       {{- include "maxtext-multislice.workerPod" . | nindent 6 }}
+{{- end }}
 {{- end -}}
+{{- end -}}
+
+{{/* (list ROOT LIVE): the worker groups as the cluster has them. The name says that nothing but the replica counts can
+     differ from what would be rendered. KubeRay and the autoscaler write into this list, which is atomic to server-side
+     apply: rendered anew, it would be a conflict for Helm 4, and take a grown cluster back to its first size. As YAML. */}}
+{{- define "maxtext-multislice.liveGroups" -}}
+{{- $root := index . 0 -}}
+{{- $group := index . 1 | first | deepCopy -}}
+{{- $min := include "maxtext-multislice.minSlices" $root | int -}}
+{{- $max := int $root.Values.tpu.slices -}}
+{{- $now := get $group "replicas" | int -}}
+{{- if or (lt $now $min) (gt $now $max) -}}
+{{- $_ := set $group "replicas" (max $min (min $now $max)) -}}
+{{- end -}}
+{{- range $name, $count := dict "minReplicas" $min "maxReplicas" $max -}}
+{{- if ne $count (get $group $name | int) -}}
+{{- $_ := set $group $name $count -}}
+{{- end -}}
+{{- end -}}
+{{- list $group | toYaml -}}
 {{- end -}}
 
 {{/* Ray Train asks the autoscaler for hosts with the resource accelerator_type:<type>, which Ray gives each TPU host when
