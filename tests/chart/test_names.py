@@ -46,13 +46,13 @@ CLUSTER = {"RayCluster", "RayJob"}
         ("tpu.topology=2x4", CLUSTER | RUN),
         ("image.uri=registry.example/trainer:1", CLUSTER | RUN),
         ("network.dranet.count=1", CLUSTER | {"ResourceClaimTemplate"}),
+        ("rayJob.queue=tpu", CLUSTER),  # Kueue moves no cluster that runs to another queue
         ("rayJob.env.A=b", {"RayJob"}),
         ("rayJob.submitterResources.limits.memory=2Gi", {"RayJob"}),
         # What KubeRay or Kubernetes takes in place.
         ("rayJob.activeDeadlineSeconds=60", set()),
         ("rayJob.submitterBackoffLimit=3", set()),
         ("rayJob.labels.a=b", set()),
-        ("rayJob.queue=tpu", set()),
         ("kuberay.version=1.6.2", set()),
         ("serviceAccount.annotations.a=b", set()),
         # What is not the cluster's.
@@ -103,7 +103,10 @@ def test_a_job_with_a_cluster_of_its_own_is_a_new_job_when_either_changes():
     own = ["rayJob.ownCluster=true"]
     assert _renamed(["worker.resources.requests.cpu=9"], own) == {"RayJob"}
     assert _renamed(["job.steps=7"], own) == RUN
-    for in_place in ("suspend=true", "suspend=false", "ttlSecondsAfterFinished=5", "backoffLimit=0"):
+    # Kueue admits a job by its labels, and lets none of them change while it runs.
+    assert _renamed(["rayJob.queue=tpu"], own) == {"RayJob"}
+    assert _renamed([r"rayJob.labels.kueue\.x-k8s\.io/priority-class=high"], own) == {"RayJob"}
+    for in_place in ("labels.a=b", "suspend=true", "suspend=false", "ttlSecondsAfterFinished=5", "backoffLimit=0"):
         assert _renamed([f"rayJob.{in_place}"], own) == set()
 
 

@@ -101,12 +101,12 @@ def test_spot_is_a_node_selector_and_a_toleration_of_the_workers_alone():
 
 def test_mount_options_merge_and_null_removes_one():
     values = {
-        "storage": {"mountOptions": {"uid": 7, "file-cache:max-size-mb": None, "o": "ro", "implicit-dirs": False}}
+        "storage": {"mountOptions": {"uid": 7, "file-cache:max-size-mb": None, "ro": True, "implicit-dirs": None}}
     }
     options = _mount_options(template(values=values).worker)
     assert options["uid"] == "7"
     assert options["gid"] == "1000"
-    assert options["o"] == "ro"
+    assert options["ro"] == ""
     assert not {"file-cache:max-size-mb", "implicit-dirs"} & options.keys()
 
 

@@ -25,6 +25,10 @@ def test_a_run_goes_on_without_a_lost_slice_and_grows_back(demo: Release, lost: 
     demo.await_session(slices=1, seconds=300, after=before)
     lost.give_back()
     demo.await_session(slices=2, seconds=400, after=before)
+    running = demo.identities()
+    demo.install(*ELASTIC)  # the cluster has grown since the last one
+    demo.settle()
+    assert demo.identities() == running
     demo.await_success(600)
     assert demo.checkpoints()[-1] == 149
     assert max(demo.steps_lost()) <= PERIOD

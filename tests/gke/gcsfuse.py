@@ -35,7 +35,7 @@ VERSION = "1.0.0"
 ANNOTATION = "gke-gcsfuse/volumes"
 CONTEXT = "csi.storage.k8s.io/"
 # What a volume's attributes may be, beside those that the kubelet adds.
-ATTRIBUTES = ("bucketName", "mountOptions")
+ATTRIBUTES = ("bucketName", "mountOptions", "hostNetworkPodKSA")
 
 
 class PublishError(Exception):

@@ -18,6 +18,15 @@
 {{- end -}}
 {{- end -}}
 
+{{/* A map of a NetworkPolicy's rules by name as the list that it has. An empty rule is one: it lets everything through. */}}
+{{- define "maxtext-multislice.policyRules" -}}
+{{- range $name, $rule := . -}}
+{{- if not (kindIs "invalid" $rule) }}
+- {{ empty $rule | ternary "{}" (toYaml $rule | indent 2 | trim) }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The rights are there before the check's pod, and only as long as the check takes. */}}
 {{- define "maxtext-multislice.checkRights" -}}
 helm.sh/hook: test

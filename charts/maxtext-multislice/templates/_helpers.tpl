@@ -86,7 +86,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- toYaml $merged -}}
+{{- include "maxtext-multislice.asYaml" $merged -}}
+{{- end -}}
+
+{{/* A map as YAML. Helm's toYaml cuts off the last line's end, and with it that of a text of several lines which comes last. */}}
+{{- define "maxtext-multislice.asYaml" -}}
+{{- contains "\n" (toString .) | ternary (toJson .) (toYaml .) -}}
 {{- end -}}
 
 {{/* A value as text. Go would write the number 1000000 as 1e+06. */}}
@@ -98,7 +103,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "maxtext-multislice.env" -}}
 {{- range $name, $value := . -}}
 {{- if not (kindIs "invalid" $value) }}
-- name: {{ $name }}
+- name: {{ toYaml $name }}
   value: {{ include "maxtext-multislice.text" $value | quote }}
 {{- end -}}
 {{- end -}}
@@ -115,11 +120,25 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
       (include "maxtext-multislice.trainerData" . | include "maxtext-multislice.hash") -}}
 {{- end -}}
 
-{{/* Of all that shapes the cluster's pods and not of the replica counts: KubeRay leaves running pods as they are when the
+{{/* Of all that shapes the cluster's pods, and of its queue, and not of the replica counts: KubeRay leaves running pods as they are when the
      template changes, so a changed template under the same name would give slices of two kinds. */}}
 {{- define "maxtext-multislice.clusterName" -}}
 {{- printf "%s-%s" (include "maxtext-multislice.fullname" .)
-      (include "maxtext-multislice.clusterSpec" (dict "root" . "replicas" false) | include "maxtext-multislice.hash") -}}
+      (printf "%s%s" (include "maxtext-multislice.clusterSpec" (dict "root" . "replicas" false))
+        (ternary "" (include "maxtext-multislice.admission" .) .Values.rayJob.ownCluster) | include "maxtext-multislice.hash") -}}
+{{- end -}}
+
+{{/* Kueue's labels of the object that it admits, the RayCluster or a RayJob with a cluster of its own: Kueue refuses to change
+     them while that runs. Nothing where there are none. */}}
+{{- define "maxtext-multislice.admission" -}}
+{{- with .Values.rayJob.queue }}
+kueue.x-k8s.io/queue-name: {{ toYaml . }}
+{{- end }}
+{{- range $name, $value := include "maxtext-multislice.strings" .Values.rayJob.labels | fromYaml }}
+{{- if hasPrefix "kueue.x-k8s.io/" $name }}
+{{ $name }}: {{ toYaml $value }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Of the run (run.yaml with job.attempt), the trainer's files and where they run: a new name is a new run, and an
@@ -127,5 +146,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "maxtext-multislice.jobName" -}}
 {{- printf "%s-%s" (include "maxtext-multislice.fullname" .)
       (printf "%s\n%s" (include "maxtext-multislice.trainerData" .)
-        (include "maxtext-multislice.jobSpec" (dict "root" . "replicas" false)) | include "maxtext-multislice.hash") -}}
+        (include "maxtext-multislice.jobSpec" (dict "root" . "replicas" false))
+        | print (ternary (include "maxtext-multislice.admission" .) "" .Values.rayJob.ownCluster) | include "maxtext-multislice.hash") -}}
 {{- end -}}

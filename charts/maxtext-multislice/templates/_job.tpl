@@ -1,7 +1,8 @@
 {{/* What the RayJob runs and where: the part of its spec that a change of makes another run of. (dict "root" . "replicas"
-     BOOL), as maxtext-multislice.clusterSpec. */}}
+     BOOL "live" LIST), as maxtext-multislice.clusterSpec. */}}
 {{- define "maxtext-multislice.jobSpec" -}}
 {{- $replicas := .replicas -}}
+{{- $live := .live -}}
 {{- with .root -}}
 {{- $folder := "/trainer" -}}
 submissionMode: K8sJobMode
@@ -13,7 +14,7 @@ runtimeEnvYAML: |
     {{- include "maxtext-multislice.jobEnv" . | nindent 4 }}
 {{- if .Values.rayJob.ownCluster }}
 rayClusterSpec:
-  {{- include "maxtext-multislice.clusterSpec" (dict "root" . "replicas" $replicas) | nindent 2 }}
+  {{- include "maxtext-multislice.clusterSpec" (dict "root" . "replicas" $replicas "live" $live) | nindent 2 }}
 {{- else }}
 clusterSelector:
   ray.io/cluster: {{ include "maxtext-multislice.clusterName" . }}
@@ -32,7 +33,7 @@ submitterPodTemplate:
       - name: ray-job-submitter
         {{- include "maxtext-multislice.containerImage" . | nindent 8 }}
         resources:
-          {{- toYaml .Values.rayJob.submitterResources | nindent 10 }}
+          {{- include "maxtext-multislice.resources" .Values.rayJob.submitterResources | nindent 10 }}
         volumeMounts:
           - name: trainer
             mountPath: {{ $folder }}

@@ -1,17 +1,17 @@
 {{/* The Ray cluster's spec, one for both shapes (RayCluster, and RayJob with a cluster of its own), and its pods. */}}
 
-{{/* (dict "root" . "replicas" BOOL): without the replica counts it is what the cluster's name is the hash of. */}}
+{{/* (dict "root" . "replicas" BOOL "live" LIST): without the replica counts it is what the cluster's name is the hash of.
+     live: the worker groups of the cluster as it is now, where there is one of the name. */}}
 {{- define "maxtext-multislice.clusterSpec" -}}
 {{- $replicas := .replicas -}}
+{{- $live := .live -}}
 {{- with .root -}}
-{{- $tpu := include "maxtext-multislice.tpu" . | fromYaml -}}
-{{- $min := include "maxtext-multislice.minSlices" . | int -}}
 rayVersion: {{ .Values.rayVersion | quote }}
 {{- if eq .Values.auth.mode "token" }}
 authOptions:
   mode: token
   {{- with .Values.auth.secretName }}
-  secretName: {{ . }}
+  secretName: {{ toYaml . }}
   {{- end }}
 {{- end }}
 {{- if .Values.elastic.enabled }}
@@ -23,7 +23,7 @@ autoscalerOptions:
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   idleTimeoutSeconds: {{ int .Values.elastic.autoscaler.idleTimeoutSeconds }}
   resources:
-    {{- toYaml .Values.elastic.autoscaler.resources | nindent 4 }}
+    {{- include "maxtext-multislice.resources" .Values.elastic.autoscaler.resources | nindent 4 }}
 {{- end }}
 headGroupSpec:
   rayStartParams:
@@ -31,18 +31,43 @@ headGroupSpec:
   template:
     {{- include "maxtext-multislice.headPod" . | nindent 4 }}
 workerGroupSpecs:
-  - groupName: {{ .Values.worker.groupName }}
+{{- if $live }}
+  {{- include "maxtext-multislice.liveGroups" (list . $live) | nindent 2 }}
+{{- else }}
+{{- $slices := include "maxtext-multislice.minSlices" . | int }}
+  - groupName: {{ toYaml .Values.worker.groupName }}
     {{- if $replicas }}
-    replicas: {{ $min }}
-    minReplicas: {{ $min }}
+    replicas: {{ $slices }}
+    minReplicas: {{ $slices }}
     maxReplicas: {{ int .Values.tpu.slices }}
     {{- end }}
-    numOfHosts: {{ $tpu.hosts }}
+    numOfHosts: {{ (include "maxtext-multislice.tpu" . | fromYaml).hosts }}
     rayStartParams:
       {{- include "maxtext-multislice.workerStartParams" . | nindent 6 }}
     template:
       {{- include "maxtext-multislice.workerPod" . | nindent 6 }}
+{{- end }}
 {{- end -}}
+{{- end -}}
+
+{{/* (list ROOT LIVE): the worker groups as the cluster has them. The name says that nothing but the replica counts can
+     differ from what would be rendered. KubeRay and the autoscaler write into this list, which is atomic to server-side
+     apply: rendered anew, it would be a conflict for Helm 4, and take a grown cluster back to its first size. As YAML. */}}
+{{- define "maxtext-multislice.liveGroups" -}}
+{{- $root := index . 0 -}}
+{{- $group := index . 1 | first | deepCopy -}}
+{{- $min := include "maxtext-multislice.minSlices" $root | int -}}
+{{- $max := int $root.Values.tpu.slices -}}
+{{- $now := get $group "replicas" | int -}}
+{{- if or (lt $now $min) (gt $now $max) -}}
+{{- $_ := set $group "replicas" (max $min (min $now $max)) -}}
+{{- end -}}
+{{- range $name, $count := dict "minReplicas" $min "maxReplicas" $max -}}
+{{- if ne $count (get $group $name | int) -}}
+{{- $_ := set $group $name $count -}}
+{{- end -}}
+{{- end -}}
+{{- list $group | toYaml -}}
 {{- end -}}
 
 {{/* Ray Train asks the autoscaler for hosts with the resource accelerator_type:<type>, which Ray gives each TPU host when
@@ -63,7 +88,7 @@ metadata:
 spec:
   {{- include "maxtext-multislice.podIdentity" . | nindent 2 }}
   {{- with .Values.job.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ toYaml . }}
   {{- end }}
   {{- if .Values.elastic.enabled }}
   restartPolicy: Never
@@ -109,7 +134,7 @@ spec:
         {{- . | nindent 8 }}
       {{- end }}
       resources:
-        {{- toYaml .Values.head.resources | nindent 8 }}
+        {{- include "maxtext-multislice.resources" .Values.head.resources | nindent 8 }}
       {{- with .Values.head.securityContext }}
       securityContext:
         {{- toYaml . | nindent 8 }}
@@ -127,7 +152,7 @@ metadata:
 spec:
   {{- include "maxtext-multislice.podIdentity" . | nindent 2 }}
   {{- with .Values.job.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ toYaml . }}
   {{- end }}
   {{- if .Values.elastic.enabled }}
   restartPolicy: Never
@@ -188,6 +213,15 @@ spec:
     {{- include "maxtext-multislice.volumes" (list . dict .Values.worker) | nindent 4 }}
 {{- end -}}
 
+{{/* Requests and limits without their null entries. */}}
+{{- define "maxtext-multislice.resources" -}}
+{{- $resources := dict -}}
+{{- range $kind, $amounts := . -}}
+{{- $_ := set $resources $kind (include "maxtext-multislice.withoutNulls" $amounts | fromYaml) -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end -}}
+
 {{/* What the machine allows, then what the values say, then the chips and the network devices, which are not a choice. */}}
 {{- define "maxtext-multislice.workerResources" -}}
 {{- $tpu := include "maxtext-multislice.tpu" . | fromYaml -}}
@@ -200,10 +234,7 @@ spec:
 {{- if .Values.network.dranet.enabled -}}
 {{- $_ := set $resources "claims" (list (dict "name" "netdev")) -}}
 {{- end -}}
-{{- range list "requests" "limits" -}}
-{{- $_ := set $resources . (include "maxtext-multislice.withoutNulls" (get $resources .) | fromYaml) -}}
-{{- end -}}
-{{- toYaml $resources -}}
+{{- omit $resources "claims" | include "maxtext-multislice.resources" | fromYaml | merge (pick $resources "claims") | toYaml -}}
 {{- end -}}
 
 {{/* (list ROOT GROUP): KubeRay and the TPU webhook find Ray's pods by app.kubernetes.io/name, which KubeRay sets. */}}
@@ -224,7 +255,7 @@ annotations:
 {{- end -}}
 
 {{- define "maxtext-multislice.podIdentity" -}}
-serviceAccountName: {{ include "maxtext-multislice.serviceAccountName" . }}
+serviceAccountName: {{ include "maxtext-multislice.serviceAccountName" . | toYaml }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -241,7 +272,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- range $name, $kind := . -}}
 {{- if $kind }}
 - {{ eq $kind "secret" | ternary "secretRef" "configMapRef" }}:
-    name: {{ $name }}
+    name: {{ toYaml $name }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -250,7 +281,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- define "maxtext-multislice.sidecars" -}}
 {{- range $name, $container := . -}}
 {{- if $container }}
-- name: {{ $name }}
+- name: {{ toYaml $name }}
   {{- toYaml $container | nindent 2 }}
 {{- end -}}
 {{- end -}}
@@ -262,7 +293,7 @@ devices:
   requests:
     - name: netdev
       exactly:
-        deviceClassName: {{ .Values.network.dranet.deviceClassName }}
+        deviceClassName: {{ toYaml .Values.network.dranet.deviceClassName }}
         allocationMode: {{ .Values.network.dranet.allocationMode }}
         {{- if eq .Values.network.dranet.allocationMode "ExactCount" }}
         count: {{ int .Values.network.dranet.count }}

@@ -46,7 +46,7 @@ run.yaml: |
 {{- $install := dict "packages" list "options" list -}}
 {{- if not $v.image.uri -}}
 {{- $packages := default (list (printf "maxtext[tpu]==%s" $v.maxtextVersion)) $v.runtimeInstall.packages -}}
-{{- $install = dict "packages" $packages "options" $v.runtimeInstall.options -}}
+{{- $install = dict "packages" $packages "options" (default list $v.runtimeInstall.options) -}}
 {{- end -}}
 {{- $run := dict
   "schemaVersion" 1
@@ -54,7 +54,7 @@ run.yaml: |
   "attempt" $v.job.attempt
   "steps" $v.job.steps
   "outputDirectory" $output
-  "compileCacheDirectory" (ternary (printf "%s/.compile-cache" (trimSuffix "/" $output)) "" $v.job.compileCache)
+  "compileCacheDirectory" (ternary (printf "%s/.compile-cache" $output) "" $v.job.compileCache)
   "versions" (dict "chart" .Chart.Version "ray" $v.rayVersion "maxtext" $v.maxtextVersion)
   "tpu" (dict "type" $v.tpu.type "topology" $v.tpu.topology "rayAcceleratorType" $tpu.rayAcceleratorType
           "acceleratorType" $tpu.acceleratorType "hostsPerSlice" $tpu.hosts "chipsPerHost" $tpu.chipsPerHost
@@ -75,7 +75,7 @@ run.yaml: |
   "guardsAllowed" (include "maxtext-multislice.guardsAllowed" . | fromYamlArray)
 -}}
 {{- /* Go writes 3e-05, which YAML 1.1 (PyYAML) reads as text: it wants a point. */ -}}
-{{- regexReplaceAll "(?m)(: -?[0-9]+)(e[-+][0-9]+)$" (toYaml $run) "${1}.0${2}" -}}
+{{- regexReplaceAll "(?m)((?:: |- )-?[0-9]+)(e[-+][0-9]+)$" (toYaml $run) "${1}.0${2}" -}}
 {{- end -}}
 
 {{/* Without DRANET a pod has no devices of its own to name, and libtpu takes the interface that there is. */}}
@@ -115,14 +115,14 @@ eth1,eth2,lo
 
 {{/* (list FOLDER PATH): the path below the folder, unless it is absolute or names a scheme. An empty path is the folder. */}}
 {{- define "maxtext-multislice.below" -}}
-{{- $folder := index . 0 -}}
+{{- $folder := index . 0 | trimSuffix "/" -}}
 {{- $path := index . 1 -}}
 {{- if not $path -}}
 {{- $folder -}}
 {{- else if or (hasPrefix "/" $path) (contains "://" $path) -}}
 {{- $path -}}
 {{- else -}}
-{{- printf "%s/%s" (trimSuffix "/" $folder) (trimSuffix "/" $path) -}}
+{{- printf "%s/%s" $folder (trimSuffix "/" $path) -}}
 {{- end -}}
 {{- end -}}
 
@@ -134,5 +134,5 @@ eth1,eth2,lo
 {{- $_ := set $texts $key (include "maxtext-multislice.text" $value) -}}
 {{- end -}}
 {{- end -}}
-{{- toYaml $texts -}}
+{{- include "maxtext-multislice.asYaml" $texts -}}
 {{- end -}}

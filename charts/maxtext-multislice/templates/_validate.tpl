@@ -17,6 +17,8 @@
 - networkDevices
 - kuberayVersion
 - auth
+- monitoring
+- operators
 - jobControl
 - maxtextArguments
 - libtpuFlags
@@ -27,6 +29,7 @@
 - rayStartParams
 - headOnSpot
 - volumes
+- resources
 - sidecars
 - checkpointPeriod
 - spotGracePeriod

@@ -23,6 +23,9 @@
 {{- if hasPrefix "gs://" $storage.bucket -}}
 {{- list . "storage" (printf "storage.bucket is %s. It is the bucket's name alone: set storage.bucket=%s, and a folder in it as job.outputFolder."
       $storage.bucket (index (trimPrefix "gs://" $storage.bucket | splitList "/") 0)) | include "maxtext-multislice.problem" -}}
+{{- else if not (regexMatch "^([a-z0-9][-._a-z0-9]*)?$" $storage.bucket) -}}
+{{- list . "storage" (printf "storage.bucket is %q. A bucket's name has lower-case letters, digits, dashes, underscores and dots: set storage.bucket to the name alone, and a folder in it as job.outputFolder."
+      $storage.bucket) | include "maxtext-multislice.problem" -}}
 {{- else if and $installing (not $storage.bucket) -}}
 {{- list . "storage" "storage.bucket is empty. A run writes its checkpoints to a Cloud Storage bucket: add --set storage.bucket=NAME." | include "maxtext-multislice.problem" -}}
 {{- end -}}
@@ -32,6 +35,30 @@
 {{- list . "storage" (printf "storage.kind is folder and storage.folder is %q. Set storage.folder to an absolute path on the nodes." $storage.folder) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- $scope := . -}}
+{{- $mounts := dict "storage.mountPath" $storage.mountPath -}}
+{{- range $name, $mount := include "maxtext-multislice.withoutNulls" $storage.dataMounts | fromYaml -}}
+{{- $_ := set $mounts (printf "storage.dataMounts.%s.mountPath" $name) $mount.mountPath -}}
+{{- end -}}
+{{- range $where, $path := $mounts -}}
+{{- $system := regexMatch "^/((bin|boot|etc|home|home/ray|lib|lib64|root|run|sbin|tmp|usr|var)/?$|(dev|proc|sys|tmp/ray|home/ray/anaconda3)(/|$))" $path -}}
+{{- if or $system (has ".." (splitList "/" $path)) (not (regexMatch "^(/[^/:,\\s]+)+/?$" $path)) -}}
+{{- list $scope "storage" (printf "%s is %q. It is mounted over what the image or Ray has there, or is no path that a container can mount (one without `:`, `,`, `..` and spaces): set %s to a folder of its own, for example /data."
+      $where $path $where) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+{{- $options := dict "storage.mountOptions" $storage.mountOptions "storage.headMountOptions" $storage.headMountOptions -}}
+{{- range $name, $mount := include "maxtext-multislice.withoutNulls" $storage.dataMounts | fromYaml -}}
+{{- $_ := set $options (printf "storage.dataMounts.%s.mountOptions" $name) $mount.mountOptions -}}
+{{- end -}}
+{{- range $where, $map := $options -}}
+{{- range $name, $value := include "maxtext-multislice.strings" $map | fromYaml -}}
+{{- if or (has $name (list "temp-dir" "config-file" "foreground" "log-file" "log-format" "key-file" "token-url" "reuse-token-from-url" "o" "cache-dir" "experimental-local-file-cache" "prometheus-port")) (hasPrefix "logging:log-rotate:" $name) -}}
+{{- list $scope "storage" (printf "%s has %s. GKE's driver sets it itself and discards this one: remove it (an option of the kernel stands alone, as in `ro: true`)." $where $name) | include "maxtext-multislice.problem" -}}
+{{- else if or (not $name) (regexMatch "[,\\s]" (print $name $value)) -}}
+{{- list $scope "storage" (printf "%s has %q with %q. A comma ends an option, so neither may have one, nor a space, and it has a name: change it." $where $name $value) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $places := dict (trimSuffix "/" $storage.mountPath) "storage.mountPath" "/dev/shm" "Ray's shared memory" -}}
 {{- range $name, $mount := include "maxtext-multislice.withoutNulls" $storage.dataMounts | fromYaml -}}
 {{- $path := trimSuffix "/" $mount.mountPath -}}
@@ -58,7 +85,9 @@
 {{- if and .Values.networkPolicy.enabled .Values.worker.hostNetwork -}}
 {{- list . "networkDevices" "networkPolicy.enabled is true and worker.hostNetwork is true. A NetworkPolicy does not hold for pods on the node's own network, and could not tell the workers apart from others: set one of them to false." | include "maxtext-multislice.problem" -}}
 {{- end -}}
-{{- if and (not .Values.network.dranet.enabled) (regexMatch "(^|,) *eth[12] *(,|$)" .Values.job.megascaleInterfaces) -}}
+{{- /* GKE's multi-networking gives a pod such interfaces too, by its annotation, and a node may have some. */ -}}
+{{- $others := or .Values.worker.hostNetwork (hasKey (include "maxtext-multislice.withoutNulls" .Values.worker.annotations | fromYaml) "networking.gke.io/interfaces") -}}
+{{- if and (not (or .Values.network.dranet.enabled $others)) (regexMatch "(^|,) *eth[12] *(,|$)" .Values.job.megascaleInterfaces) -}}
 {{- list . "networkDevices" (printf "network.dranet.enabled is false and job.megascaleInterfaces is %s. eth1 and eth2 are the devices that DRANET adds: set job.megascaleInterfaces=auto, or network.dranet.enabled=true."
       .Values.job.megascaleInterfaces) | include "maxtext-multislice.problem" -}}
 {{- end -}}
@@ -94,6 +123,24 @@
 {{- if and .Values.auth.secretName (ne .Values.auth.mode "token") -}}
 {{- list . "auth" (printf "auth.secretName is %s and auth.mode is %s, so no token is asked for: set auth.mode=token, or leave auth.secretName empty."
       .Values.auth.secretName .Values.auth.mode) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The chart knows where GKE's own collectors are and not where another Prometheus is. */}}
+{{- define "maxtext-multislice.rule.monitoring" -}}
+{{- if and (eq .Values.monitoring.kind "prometheus-operator") .Values.networkPolicy.enabled (not (include "maxtext-multislice.policyRules" .Values.networkPolicy.ingress)) -}}
+{{- list . "monitoring" "monitoring.kind is prometheus-operator, networkPolicy.enabled is true and networkPolicy.ingress is empty. The policy lets no Prometheus in: add a rule for the port metrics to networkPolicy.ingress, or set monitoring.kind=none." | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "maxtext-multislice.rule.operators" -}}
+{{- $scope := . -}}
+{{- range $name, $kind := .Values.operators.subjects -}}
+{{- if and (eq (toString $kind) "ServiceAccount") (not (regexMatch "^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-.a-z0-9]*[a-z0-9])?$" $name)) -}}
+{{- list $scope "operators" (printf "operators.subjects has %q as a ServiceAccount. It is NAMESPACE/NAME, or NAME of the release's own namespace: correct it." $name) | include "maxtext-multislice.problem" -}}
+{{- else if and $kind (not (trim $name)) -}}
+{{- list $scope "operators" (printf "operators.subjects has a %s without a name: correct it." $kind) | include "maxtext-multislice.problem" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -18,6 +18,8 @@
       $where $name $value) | include "maxtext-multislice.problem" -}}
 {{- else if eq $name "kueue.x-k8s.io/queue-name" -}}
 {{- list $scope "labels" (printf "%s has %s. It belongs on the RayJob or on the RayCluster, whichever is admitted: set rayJob.queue=%s instead." $where $name $value) | include "maxtext-multislice.problem" -}}
+{{- else if and (eq $where "rayJob.labels") (hasPrefix "kueue.x-k8s.io/" $name) (not $scope.Values.rayJob.ownCluster) -}}
+{{- list $scope "labels" (printf "rayJob.labels has %s and rayJob.ownCluster is false. Kueue then admits the cluster and does not look at the job: set it in extraLabels, or rayJob.ownCluster=true." $name) | include "maxtext-multislice.problem" -}}
 {{- else if and (not $free) (regexMatch "^(app\\.kubernetes\\.io|helm\\.sh|ray\\.io)/" $name) -}}
 {{- list $scope "labels" (printf "%s has %s. The chart, KubeRay and GKE's TPU webhook find their pods by it: remove it, or use a name of your own." $where $name) | include "maxtext-multislice.problem" -}}
 {{- end -}}
@@ -27,7 +29,8 @@
 
 {{- define "maxtext-multislice.rule.annotations" -}}
 {{- $scope := . -}}
-{{- range $where, $annotations := dict "head.annotations" .Values.head.annotations "worker.annotations" .Values.worker.annotations "storage.sidecarAnnotations" .Values.storage.sidecarAnnotations -}}
+{{- range $where, $annotations := dict "head.annotations" .Values.head.annotations "worker.annotations" .Values.worker.annotations "storage.sidecarAnnotations" .Values.storage.sidecarAnnotations
+      "serviceAccount.annotations" .Values.serviceAccount.annotations "dashboard.annotations" .Values.dashboard.annotations -}}
 {{- range $name, $value := include "maxtext-multislice.strings" $annotations | fromYaml -}}
 {{- if not (regexMatch "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$" $name) -}}
 {{- list $scope "annotations" (printf "%s has %q. An annotation's name is at most 63 letters, digits, dashes, underscores and dots, behind an optional domain and a slash: rename it."
@@ -51,7 +54,12 @@
 {{- $worker := dict "resources" "the chips follow from tpu.type and tpu.topology" -}}
 {{- range $group, $owned := dict "head" (merge $head $both) "worker" (merge $worker $both) -}}
 {{- range $name, $value := include "maxtext-multislice.strings" (get $scope.Values $group).rayStartParams | fromYaml -}}
-{{- if hasKey $owned $name -}}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" $name) -}}
+{{- list $scope "rayStartParams" (printf "%s.rayStartParams has %q. A parameter's name stands there without dashes in front, spaces and its value, as in num-cpus: \"0\": rename it."
+      $group $name) | include "maxtext-multislice.problem" -}}
+{{- else if and (eq $name "metrics-export-port") (not (regexMatch "^[1-9][0-9]{0,4}$" $value)) -}}
+{{- list $scope "rayStartParams" (printf "%s.rayStartParams has metrics-export-port=%q. It is the port that metrics are read from: set it to a number." $group $value) | include "maxtext-multislice.problem" -}}
+{{- else if hasKey $owned $name -}}
 {{- list $scope "rayStartParams" (printf "%s.rayStartParams has %s. It is not a choice (%s): remove it." $group $name (get $owned $name)) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
@@ -92,6 +100,10 @@
 {{- if or (has $name $own) (hasPrefix "data-" $name) (hasPrefix "gke-gcsfuse-" $name) -}}
 {{- list $scope "volumes" (printf "%s.volumes has %s. That name is the chart's, KubeRay's or GKE's own: use another one." $group $name) | include "maxtext-multislice.problem" -}}
 {{- end -}}
+{{- if or (empty $source) (hasKey $source "name") -}}
+{{- list $scope "volumes" (printf "%s.volumes.%s %s. It is what a pod's volume has beside its name, for example {emptyDir: {}}: change it, or remove it by null."
+      $group $name (empty $source | ternary "is empty" "has a name")) | include "maxtext-multislice.problem" -}}
+{{- end -}}
 {{- end -}}
 {{- range $path, $mount := include "maxtext-multislice.withoutNulls" $values.volumeMounts | fromYaml -}}
 {{- if not (hasKey $volumes $mount.name) -}}
@@ -111,6 +123,9 @@
 {{- range $name, $container := include "maxtext-multislice.withoutNulls" (get $scope.Values $group).sidecars | fromYaml -}}
 {{- if has $name (list "ray-head" "ray-worker" "autoscaler" "gke-gcsfuse-sidecar") -}}
 {{- list $scope "sidecars" (printf "%s.sidecars has %s. That name is the chart's, KubeRay's or GKE's own: use another one." $group $name) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if hasKey $container "name" -}}
+{{- list $scope "sidecars" (printf "%s.sidecars.%s has a name. Its key is its name: remove the other one." $group $name) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- if not $container.image -}}
 {{- list $scope "sidecars" (printf "%s.sidecars.%s has no image. A container runs one: set %s.sidecars.%s.image." $group $name $group $name) | include "maxtext-multislice.problem" -}}

@@ -75,13 +75,17 @@ hf_eval_split: data.hf.evalSplit
 {{- if not (regexMatch "^[a-z][a-z0-9_]*$" $flag) -}}
 {{- list $scope "libtpuFlags" (printf "job.libtpuFlags has %q. A flag's name stands there without dashes, spaces and its value: set job.libtpuFlags.%s."
       $flag (index (trimAll "-" $flag | splitList "=") 0)) | include "maxtext-multislice.problem" -}}
+{{- else if and (not (kindIs "invalid" $value)) (regexMatch "\\s" (include "maxtext-multislice.text" $value)) -}}
+{{- list $scope "libtpuFlags" (printf "job.libtpuFlags.%s is %q. libtpu takes what is behind a space for another flag: remove the spaces, and set each flag by itself."
+      $flag (include "maxtext-multislice.text" $value)) | include "maxtext-multislice.problem" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "maxtext-multislice.rule.tpuEnvironment" -}}
 {{- $scope := . -}}
-{{- range $where, $env := dict "job.env" .Values.job.env "head.env" .Values.head.env "worker.env" .Values.worker.env -}}
+{{- range $where, $env := dict "job.env" .Values.job.env "head.env" .Values.head.env "worker.env" .Values.worker.env
+      "rayJob.env" .Values.rayJob.env -}}
 {{- range $name, $value := $env -}}
 {{- if and (regexMatch "^(MEGASCALE|TPU)_|^LIBTPU_INIT_ARGS$" $name) (not (kindIs "invalid" $value)) -}}
 {{- $instead := dict "LIBTPU_INIT_ARGS" "set job.libtpuFlags instead" "MEGASCALE_PORT" "set job.megascalePort instead" -}}
@@ -95,11 +99,15 @@ hf_eval_split: data.hf.evalSplit
 {{/* MaxText's own default is 10000 steps. */}}
 {{- define "maxtext-multislice.rule.checkpointPeriod" -}}
 {{- $steps := int .Values.job.steps -}}
-{{- $period := get (.Values.job.maxtext | default dict) "checkpoint_period" | default 10000 | int -}}
+{{- $arguments := include "maxtext-multislice.withoutNulls" .Values.job.maxtext | fromYaml -}}
+{{- $given := hasKey $arguments "checkpoint_period" | ternary (get $arguments "checkpoint_period") 10000 -}}
+{{- $period := int $given -}}
 {{- $spot := include "maxtext-multislice.spotIsUsed" . -}}
 {{- $reason := .Values.elastic.enabled | ternary "elastic.enabled is true" $spot -}}
 {{- $saves := get (.Values.job.maxtext | default dict) "enable_checkpointing" | toString -}}
-{{- if or .Values.elastic.enabled $spot -}}
+{{- if and (ne (lower $saves) "false") (lt $period 1) -}}
+{{- list . "maxtextArguments" (printf "job.maxtext.checkpoint_period is %v. It is a number of steps: set it to 1 or more." $given) | include "maxtext-multislice.problem" -}}
+{{- else if or .Values.elastic.enabled $spot -}}
 {{- if eq (lower $saves) "false" -}}
 {{- list . "checkpointPeriod" (printf "%s and job.maxtext.enable_checkpointing is false. A preemption then costs the whole run: remove job.maxtext.enable_checkpointing."
       $reason) | include "maxtext-multislice.problem" -}}
@@ -165,7 +173,7 @@ hf_eval_split: data.hf.evalSplit
 {{- define "maxtext-multislice.rule.runtimeInstall" -}}
 {{- $scope := . -}}
 {{- range .Values.runtimeInstall.packages -}}
-{{- if regexMatch "^ray([^-_.A-Za-z0-9]|$)" . -}}
+{{- if regexMatch "(?i)^\\s*ray([^-_.a-z0-9]|$)" . -}}
 {{- list $scope "runtimeInstall" (printf "runtimeInstall.packages has %s. The workers run the image's own Ray, which must be the head's: set rayVersion or image.uri instead."
       .) | include "maxtext-multislice.problem" -}}
 {{- end -}}
@@ -173,7 +181,10 @@ hf_eval_split: data.hf.evalSplit
 {{- end -}}
 
 {{- define "maxtext-multislice.rule.jobEnvironment" -}}
-{{- if hasKey (.Values.rayJob.env | default dict) "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S" -}}
-{{- list . "jobEnvironment" "rayJob.env sets RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S. It is job.workerGroupStartTimeoutSeconds, which run.yaml names as well: set that instead." | include "maxtext-multislice.problem" -}}
+{{- $scope := . -}}
+{{- range $where, $env := dict "job.env" .Values.job.env "rayJob.env" .Values.rayJob.env -}}
+{{- if hasKey (include "maxtext-multislice.withoutNulls" $env | fromYaml) "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S" -}}
+{{- list $scope "jobEnvironment" (printf "%s sets RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S. It is job.workerGroupStartTimeoutSeconds, which run.yaml names as well: set that instead." $where) | include "maxtext-multislice.problem" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

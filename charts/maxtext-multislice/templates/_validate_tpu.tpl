@@ -75,7 +75,27 @@
 {{- $class := .Values.computeClass -}}
 {{- $ranked := include "maxtext-multislice.withoutNulls" $class.priorities | fromYaml -}}
 {{- $reserved := has "reservation" (include "maxtext-multislice.capacities" . | fromYamlArray) -}}
-{{- if and $reserved (not .Values.tpu.reservation) -}}
+{{- $made := and $class.enabled $class.create -}}
+{{- $idle := list -}}
+{{- if $class.enabled -}}
+{{- if and $class.zones (not $made) -}}
+{{- $idle = append $idle "computeClass.zones is set and computeClass.create is false" -}}
+{{- end -}}
+{{- if and $class.reservationProject (not (and $made $reserved)) -}}
+{{- $idle = append $idle "computeClass.reservationProject is set and no node of a class that the chart makes comes from a reservation" -}}
+{{- end -}}
+{{- if and $class.maxRunDurationSeconds (not (and $made (has "flex-start" (include "maxtext-multislice.capacities" . | fromYamlArray)))) -}}
+{{- $idle = append $idle "computeClass.maxRunDurationSeconds is set and no node of a class that the chart makes is flex-start" -}}
+{{- end -}}
+{{- if and .Values.tpu.reservation $reserved (not $made) -}}
+{{- $idle = append $idle "tpu.reservation is set and computeClass.create is false" -}}
+{{- end -}}
+{{- end -}}
+{{- $scope := . -}}
+{{- range $idle -}}
+{{- list $scope "capacity" (printf "%s. A ComputeClass that exists has its own, and other capacities have none, so the value is not used: remove it, or change computeClass.create or the capacity." .) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if and $reserved (not .Values.tpu.reservation) (or $made (not $class.enabled)) -}}
 {{- list . "capacity" "the slices come from a reservation and tpu.reservation is empty. Set tpu.reservation to its name, or tpu.capacity (computeClass.priorities) to another capacity." | include "maxtext-multislice.problem" -}}
 {{- else if and .Values.tpu.reservation (not $reserved) -}}
 {{- list . "capacity" (printf "tpu.reservation is %s and tpu.capacity is %s, so the reservation is not used: set tpu.capacity=reservation, or leave tpu.reservation empty."

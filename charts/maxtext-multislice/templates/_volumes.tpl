@@ -28,22 +28,22 @@
 - name: dshm
   emptyDir:
     medium: Memory
-{{ include "maxtext-multislice.storageVolumes" (list $root (index . 1)) }}
+{{ include "maxtext-multislice.storageVolumes" (list $root (index . 1) (index . 2).hostNetwork) }}
 {{- range $name, $mount := $root.Values.storage.dataMounts }}
 {{- if $mount }}
 - name: data-{{ $name }}
-  {{- include "maxtext-multislice.bucketVolume" (list $mount.bucket (list $root.Values.storage.mountOptions $mount.mountOptions) true) | nindent 2 }}
+  {{- include "maxtext-multislice.bucketVolume" (list $mount.bucket (list $root.Values.storage.mountOptions $mount.mountOptions) true (index $ 2).hostNetwork) | nindent 2 }}
 {{- end }}
 {{- end }}
 {{- range $name, $source := (index . 2).volumes }}
 {{- if $source }}
-- name: {{ $name }}
+- name: {{ toYaml $name }}
   {{- toYaml $source | nindent 2 }}
 {{- end }}
 {{- end }}
 {{- end -}}
 
-{{/* (list ROOT MOUNT_OPTIONS): the run's storage; the second goes on top of storage.mountOptions. */}}
+{{/* (list ROOT MOUNT_OPTIONS HOST_NETWORK): the run's storage; the second goes on top of storage.mountOptions. */}}
 {{- define "maxtext-multislice.storageVolumes" -}}
 {{- $root := index . 0 -}}
 {{- $storage := $root.Values.storage -}}
@@ -56,10 +56,10 @@
 {{ end -}}
 - name: storage
   {{- if eq $storage.kind "bucket" }}
-  {{- include "maxtext-multislice.bucketVolume" (list $storage.bucket (list $storage.mountOptions (index . 1)) false) | nindent 2 }}
+  {{- include "maxtext-multislice.bucketVolume" (list $storage.bucket (list $storage.mountOptions (index . 1)) false (index . 2)) | nindent 2 }}
   {{- else if eq $storage.kind "pvc" }}
   persistentVolumeClaim:
-    claimName: {{ $storage.claimName }}
+    claimName: {{ toYaml $storage.claimName }}
   {{- else }}
   hostPath:
     path: {{ $storage.folder | quote }}
@@ -67,7 +67,8 @@
   {{- end }}
 {{- end -}}
 
-{{/* (list BUCKET MAPS_OF_MOUNT_OPTIONS READ_ONLY): a volume of the GCS FUSE CSI driver. */}}
+{{/* (list BUCKET MAPS_OF_MOUNT_OPTIONS READ_ONLY HOST_NETWORK): a volume of the GCS FUSE CSI driver. On the node's network it
+     would come as the node's service account, unless it is told to come as the pod's. */}}
 {{- define "maxtext-multislice.bucketVolume" -}}
 csi:
   driver: gcsfuse.csi.storage.gke.io
@@ -76,6 +77,9 @@ csi:
   {{- end }}
   volumeAttributes:
     bucketName: {{ index . 0 | quote }}
+    {{- if index . 3 }}
+    hostNetworkPodKSA: "true"
+    {{- end }}
     mountOptions: {{ include "maxtext-multislice.merged" (index . 1) | fromYaml | include "maxtext-multislice.mountOptions" | quote }}
 {{- end -}}
 
@@ -86,14 +90,15 @@ csi:
 {{- end -}}
 {{- end -}}
 
-{{/* GCS FUSE's command line options are key=value, those of its configuration file section:key:value, flags are bare. */}}
+{{/* GCS FUSE's command line options are key=value, those of its configuration file section:key:value, flags are bare. One
+     that is false is said, since some are true by default, and in the file: GKE's driver knows few flags that may be false. */}}
 {{- define "maxtext-multislice.mountOptions" -}}
 {{- $options := list -}}
 {{- range $key, $value := . -}}
-{{- if and (kindIs "bool" $value) (not (contains ":" $key)) -}}
-{{- $options = $value | ternary (append $options $key) $options -}}
+{{- if and (kindIs "bool" $value) $value (not (contains ":" $key)) -}}
+{{- $options = append $options $key -}}
 {{- else -}}
-{{- $separator := contains ":" $key | ternary ":" "=" -}}
+{{- $separator := or (kindIs "bool" $value) (contains ":" $key) | ternary ":" "=" -}}
 {{- $options = printf "%s%s%s" $key $separator (include "maxtext-multislice.text" $value) | append $options -}}
 {{- end -}}
 {{- end -}}
