@@ -42,6 +42,6 @@ def fetch() -> Programs:
 
 def system_programs_missing() -> list[str]:
     """Debian packages that are not installed, of those that the cluster takes from the system."""
-    needed = {"iptables": "iptables", "ip": "iproute2", "nsenter": "util-linux", "mmdebstrap": "mmdebstrap"}
+    needed = {"iptables": "iptables", "ip": "iproute2", "mmdebstrap": "mmdebstrap", "sysctl": "procps"}
     folders = [*os.environ["PATH"].split(":"), "/usr/sbin", "/sbin"]
     return [package for program, package in needed.items() if not any((Path(f) / program).exists() for f in folders)]
