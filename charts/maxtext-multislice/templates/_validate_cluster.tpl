@@ -39,6 +39,10 @@
 {{- range $name, $mount := include "maxtext-multislice.withoutNulls" $storage.dataMounts | fromYaml -}}
 {{- $_ := set $mounts (printf "storage.dataMounts.%s.mountPath" $name) $mount.mountPath -}}
 {{- end -}}
+{{- /* `driver local` renders with this image: nothing is mounted then, and the paths are this machine's. */ -}}
+{{- if eq .Values.image.uri "driver-local" -}}
+{{- $mounts = dict -}}
+{{- end -}}
 {{- range $where, $path := $mounts -}}
 {{- $system := regexMatch "^/((bin|boot|etc|home|home/ray|lib|lib64|root|run|sbin|tmp|usr|var)/?$|(dev|proc|sys|tmp/ray|home/ray/anaconda3)(/|$))" $path -}}
 {{- if or $system (has ".." (splitList "/" $path)) (not (regexMatch "^(/[^/:,\\s]+)+/?$" $path)) -}}
