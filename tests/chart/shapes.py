@@ -3,6 +3,8 @@
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import yaml
 
 from tests.chart.rendering import CHART, PROFILES, Manifest, _fetched, helm, tool
@@ -10,6 +12,8 @@ from tests.chart.rendering import CHART, PROFILES, Manifest, _fetched, helm, too
 CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
 
 HELMS = {"oldest": "helm-3.16", "newest": "helm"}
+NEWEST_FIRST = ["newest", pytest.param("oldest", marks=pytest.mark.full)]
+"""Where both have been seen to be the same in faster tests (test_versions.py), the required set has one of them."""
 """Their names for scripts/fetch-tools. A Helm on the PATH may be any in between, and is not asked."""
 
 EVERYTHING = [*PROFILES, *CI_VALUES]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.chart.rendering import CHART, PROFILES, Manifest
-from tests.chart.shapes import CI_VALUES, HELMS, helm_of, manifests, parsed
+from tests.chart.shapes import CI_VALUES, NEWEST_FIRST, helm_of, manifests, parsed
 
 
-@pytest.fixture(scope="module", params=HELMS)
+@pytest.fixture(scope="module", params=NEWEST_FIRST)
 def away(request, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with nothing but the package, as the oldest or the newest Helm makes it."""
     folder = tmp_path_factory.mktemp("away")
@@ -18,7 +18,7 @@ def away(request, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("version", HELMS)
+@pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_a_package_renders_each_of_its_profiles_as_the_repository_does(away, version):
     (package,) = away.glob("*.tgz")
     profiles = _unpacked(package, "files/profiles/", away / "profiles")

@@ -130,9 +130,13 @@ class LostNode:
     api: addons.Api
     name: str
 
+    def cordon(self) -> None:
+        """The node takes no more pods."""
+        self.api.core.patch_node(self.name, {"spec": {"unschedulable": True}})
+
     def cordon_and_delete_pods(self, namespace: str) -> None:
         """The node takes no more pods, and those of the namespace are told to go, as before a maintenance."""
-        self.api.core.patch_node(self.name, {"spec": {"unschedulable": True}})
+        self.cordon()
         self.api.core.delete_collection_namespaced_pod(namespace, field_selector=f"spec.nodeName={self.name}")
 
     def vanish(self) -> None:

@@ -7,7 +7,7 @@ from tests.cluster.release import Release
 
 ELASTIC = (
     "elastic.enabled=true",
-    "job.steps=150",
+    "job.steps=250",
     "job.maxtext.checkpoint_period=10",
     "job.maxtext.max_target_length=64",
 )
@@ -16,6 +16,28 @@ PERIOD = 10
 pytestmark = pytest.mark.own_nodes
 
 
+def test_a_run_starts_on_the_slices_that_are_there_grows_and_goes_on_when_one_is_lost(
+    demo: Release, lost: cluster.LostNode
+):
+    lost.cordon()  # the second node pool is not there yet
+    demo.install(*ELASTIC)
+    demo.await_session(slices=1, seconds=600)
+    lost.give_back()
+    demo.await_session(slices=2, seconds=400)
+    running = demo.identities()
+    demo.install(*ELASTIC)  # the cluster has grown since the first one
+    demo.settle()
+    assert demo.identities() == running
+    demo.await_step(demo.sessions()[-1]["start_step"] + PERIOD, seconds=300)
+    before = len(demo.sessions())
+    lost.cordon_and_delete_pods(demo.namespace)
+    demo.await_session(slices=1, seconds=300, after=before)
+    demo.await_success(600)
+    assert demo.checkpoints()[-1] == 249
+    assert max(demo.steps_lost()) <= PERIOD
+
+
+@pytest.mark.full
 def test_a_run_goes_on_without_a_lost_slice_and_grows_back(demo: Release, lost: cluster.LostNode):
     demo.install(*ELASTIC)
     demo.await_session(slices=2, seconds=600)
@@ -25,12 +47,8 @@ def test_a_run_goes_on_without_a_lost_slice_and_grows_back(demo: Release, lost: 
     demo.await_session(slices=1, seconds=300, after=before)
     lost.give_back()
     demo.await_session(slices=2, seconds=400, after=before)
-    running = demo.identities()
-    demo.install(*ELASTIC)  # the cluster has grown since the last one
-    demo.settle()
-    assert demo.identities() == running
-    demo.await_success(600)
-    assert demo.checkpoints()[-1] == 149
+    demo.await_success(900)
+    assert demo.checkpoints()[-1] == 249
     assert max(demo.steps_lost()) <= PERIOD
 
 
@@ -45,7 +63,7 @@ def test_a_run_goes_on_when_a_vm_is_gone_with_its_kubelet(demo: Release, lost: c
     lost.give_back()
     demo.await_session(slices=2, seconds=500, after=before)
     demo.await_success(600)
-    assert demo.checkpoints()[-1] == 149
+    assert demo.checkpoints()[-1] == 249
 
 
 @pytest.mark.full
@@ -58,4 +76,4 @@ def test_a_run_starts_on_the_slices_that_are_there_and_grows_when_a_node_pool_co
     lost.give_back()
     demo.await_session(slices=2, seconds=500)
     demo.await_success(600)
-    assert demo.checkpoints()[-1] == 149
+    assert demo.checkpoints()[-1] == 249
