@@ -4,7 +4,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
 import yaml
 
 from tests.chart.rendering import CHART, PROFILES, Manifest, _fetched, helm, tool
