@@ -124,10 +124,12 @@ class Release:
                 raise NotReachedError(f"{left[0]['metadata']['name']} is still there\n{self.report()}")
             time.sleep(0.5)
 
-    def await_success(self, seconds: float, job: str = "") -> Object:
-        """Until the run has ended; raises NotReachedError where it fails."""
-        name = job or self.job_name()
-        ended = self.await_object("RayJob", name, lambda each: job_status(each) in ("SUCCEEDED", "FAILED"), seconds)
+    def await_success(self, seconds: float) -> Object:
+        """Until the run has ended, its retries included; raises NotReachedError where it fails."""
+        name = self.job_name()
+        ended = self.await_object(
+            "RayJob", name, lambda each: deployment_status(each) in ("Complete", "Failed"), seconds
+        )
         if job_status(ended) != "SUCCEEDED":
             raise NotReachedError(f"{name} has failed: {json.dumps(ended['status'])}\n{self.report()}")
         return ended
@@ -159,7 +161,9 @@ class Release:
         for _ in self.bucket.changes():
             if done(self.progress()):
                 return self.progress()
-            failed = [each["metadata"]["name"] for each in self.objects("RayJob") if job_status(each) == "FAILED"]
+            failed = [
+                each["metadata"]["name"] for each in self.objects("RayJob") if deployment_status(each) == "Failed"
+            ]
             if failed or time.monotonic() > deadline:
                 why = f"{failed[0]} has failed" if failed else f"not within {seconds:.0f} s"
                 records = [record for record in self.progress() if record["kind"] in ("session", "stall", "end")]
