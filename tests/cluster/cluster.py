@@ -90,9 +90,10 @@ def named(name: str) -> Cluster:
 
 def build() -> tuple[programs.Programs, Path]:
     """The programs, and containerd's folder with the images: made where they are not there yet, which takes minutes."""
-    _check_this_machine()
-    fetched = programs.fetch()
-    return fetched, images.containerd_folder(fetched)
+    with _lock(named("build")):  # of two at once, the second finds what the first has made
+        _check_this_machine()
+        fetched = programs.fetch()
+        return fetched, images.containerd_folder(fetched)
 
 
 def start(name: str, say: Callable[[str], None]) -> Cluster:
@@ -283,9 +284,11 @@ def _check_this_machine() -> None:
     missing = programs.system_programs_missing()
     if missing and shutil.which("apt-get"):
         print(f"Installing {', '.join(missing)}", flush=True)
-        command = ["apt-get", "install", "--yes", "-qq", "--no-install-recommends", *missing]
+        apt = ["apt-get", "-qq", "--option=DPkg::Lock::Timeout=300"]
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for attempt in (["apt-get", "update", "-qq"], command):
-            subprocess.run(attempt, env=environment, check=True, stdout=subprocess.DEVNULL)
+        for command in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
+            done = subprocess.run([*apt, *command], env=environment, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise ClusterError(f"{' '.join([*apt, *command])} failed: {(done.stderr or done.stdout).strip()}")
     elif missing:
         raise ClusterError(f"A test cluster needs {', '.join(missing)} (Debian's names). Install them.")
