@@ -115,7 +115,9 @@ def test_slices_come_vanish_and_come_back(cluster, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_driver_that_is_ended_leaves_nothing(number, tmp_path, trainer_python):
-    command = [sys.executable, "-c", "from driver.cli import main; main()", "local", "-f", "tiny"]
+    # Whatever the tests themselves were started with: a background job of a script ignores SIGINT.
+    command = ["env", "--default-signal=INT"]
+    command += [sys.executable, "-c", "from driver.cli import main; main()", "local", "-f", "tiny"]
     command += ["--out", str(tmp_path / "out"), "--trainer-python", str(trainer_python)]
     environ = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
     log = tmp_path / "log"
