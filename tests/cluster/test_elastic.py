@@ -7,7 +7,7 @@ from tests.cluster.release import Release
 
 ELASTIC = (
     "elastic.enabled=true",
-    "job.steps=250",
+    "job.steps=160",
     "job.maxtext.checkpoint_period=10",
     "job.maxtext.max_target_length=64",
 )
@@ -33,7 +33,7 @@ def test_a_run_starts_on_the_slices_that_are_there_grows_and_goes_on_when_one_is
     lost.cordon_and_delete_pods(demo.namespace)
     demo.await_session(slices=1, seconds=300, after=before)
     demo.await_success(600)
-    assert demo.checkpoints()[-1] == 249
+    assert demo.checkpoints()[-1] == 159
     assert max(demo.steps_lost()) <= PERIOD
 
 
@@ -48,7 +48,7 @@ def test_a_run_goes_on_without_a_lost_slice_and_grows_back(demo: Release, lost: 
     lost.give_back()
     demo.await_session(slices=2, seconds=400, after=before)
     demo.await_success(900)
-    assert demo.checkpoints()[-1] == 249
+    assert demo.checkpoints()[-1] == 159
     assert max(demo.steps_lost()) <= PERIOD
 
 
@@ -63,7 +63,7 @@ def test_a_run_goes_on_when_a_vm_is_gone_with_its_kubelet(demo: Release, lost: c
     lost.give_back()
     demo.await_session(slices=2, seconds=500, after=before)
     demo.await_success(600)
-    assert demo.checkpoints()[-1] == 249
+    assert demo.checkpoints()[-1] == 159
 
 
 @pytest.mark.full
@@ -76,4 +76,4 @@ def test_a_run_starts_on_the_slices_that_are_there_and_grows_when_a_node_pool_co
     lost.give_back()
     demo.await_session(slices=2, seconds=500)
     demo.await_success(600)
-    assert demo.checkpoints()[-1] == 249
+    assert demo.checkpoints()[-1] == 159
