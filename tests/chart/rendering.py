@@ -98,7 +98,7 @@ def _key(document: Manifest) -> str:
 
 def notes(*arguments: str, name: str = "demo") -> str:
     """What `helm install` prints at the end. Helm 3 asks a cluster for it, so this is the fetched Helm 4."""
-    text = helm("install", name, str(CHART), "--dry-run=client", *arguments, program=_fetched("helm"))
+    text = helm("install", name, str(CHART), "--dry-run=client", *arguments, program=fetched("helm"))
     return text.split("\nNOTES:\n", 1)[1]
 
 
@@ -125,10 +125,10 @@ def tool(name: str) -> str:
         return chosen
     if name == "helm" and (found := shutil.which("helm")):
         return found
-    return _fetched(name)
+    return fetched(name)
 
 
-def _fetched(name: str) -> str:
+def fetched(name: str) -> str:
     fetch = [sys.executable, str(REPOSITORY / "scripts" / "fetch-tools"), name]
     result = subprocess.run(fetch, capture_output=True, text=True, check=False)
     if result.returncode:

@@ -43,7 +43,7 @@ def write(folder: Path) -> str:
 
 def _of_kuberay() -> dict[str, Schema]:
     schemas = {}
-    for file in Path(tool("kuberay-crds")).glob("ray.io_ray[cj]*.yaml"):
+    for file in Path(tool("kuberay-config"), "crd", "bases").glob("ray.io_ray[cj]*.yaml"):
         # The C loader: each file is 2 MB.
         definition = yaml.load(file.read_text(), Loader=yaml.CSafeLoader)["spec"]
         version = next(version for version in definition["versions"] if version["name"] == "v1")

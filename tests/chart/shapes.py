@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.chart.rendering import CHART, PROFILES, Manifest, _fetched, helm, tool
+from tests.chart.rendering import CHART, PROFILES, Manifest, fetched, helm, tool
 
 CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
 
@@ -21,7 +21,7 @@ EVERYTHING = [*PROFILES, *CI_VALUES]
 @cache
 def helm_of(version: str) -> str:
     """Path of the oldest or the newest Helm, fetched once."""
-    return tool(HELMS[version]) if version == "oldest" else _fetched(HELMS[version])
+    return tool(HELMS[version]) if version == "oldest" else fetched(HELMS[version])
 
 
 @cache

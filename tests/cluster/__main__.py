@@ -3,6 +3,7 @@
 import sys
 import time
 
+from driver import resources
 from tests.cluster import cluster
 from tests.cluster.machines import MachineError
 
@@ -31,7 +32,12 @@ def main(arguments: list[str]) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     print(
-        f"\n  export KUBECONFIG={started.kubeconfig}\n  kubectl get nodes\n\nBuckets are folders of {started.buckets}."
+        f"\n  export KUBECONFIG={started.kubeconfig} PATH={resources.cache_dir() / 'bin'}:$PATH\n"
+        "  kubectl get nodes\n"
+        "  helm install demo charts/maxtext-multislice -f values/tiny.yaml -f tests/cluster/site.values.yaml"
+        f" --set storage.bucket={cluster.BUCKET}\n\n"
+        f"The bucket is the folder {started.buckets / cluster.BUCKET}."
+        f" {cluster.BUCKET_USER} (namespace/service account) may use it."
     )
     return 0
 

@@ -22,10 +22,13 @@ import yaml
 
 from driver import resources
 from tests.cluster import addons, control_plane, images, network, nodes, programs
+from tests.cluster.buckets import FolderBucket
 from tests.cluster.machines import Machine, Process
 from tests.gke import objects
 
-BUCKET = "test-bucket"
+BUCKET, BUCKET_USER = "test-bucket", "default/demo"
+"""For whoever looks around in the cluster: a bucket, and the namespace and service account that may use it."""
+
 TOPOLOGY, HOSTS, CHIPS = "2x4", 2, 8
 """Of one slice: topology, hosts and chips of its node pool."""
 
@@ -107,8 +110,7 @@ def start(name: str, say: Callable[[str], None]) -> Cluster:
         try:
             _start(cluster, fetched, store, say)
         except BaseException:
-            if os.environ.get("KEEP_FAILED_CLUSTER") is None:
-                _stop(cluster, keep_logs=True)
+            _stop(cluster, keep_logs=True)
             raise
     return cluster
 
@@ -172,7 +174,8 @@ def specs() -> list[nodes.NodeSpec]:
 
 
 def _start(cluster: Cluster, fetched: programs.Programs, store: Path, say: Callable[[str], None]) -> None:
-    (cluster.buckets / BUCKET).mkdir(parents=True)
+    cluster.buckets.mkdir(parents=True)
+    FolderBucket(cluster.buckets / BUCKET, BUCKET_USER)
     plane_machine = Machine.start("control-plane")
     cluster.remember([plane_machine])
     addresses = network.claim(plane_machine)

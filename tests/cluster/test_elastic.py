@@ -38,42 +38,19 @@ def test_a_run_starts_on_the_slices_that_are_there_grows_and_goes_on_when_one_is
 
 
 @pytest.mark.full
-def test_a_run_goes_on_without_a_lost_slice_and_grows_back(demo: Release, lost: cluster.LostNode):
+@pytest.mark.parametrize("vm_is_gone", [False, True], ids=["pods told to go", "VM gone with its kubelet"])
+def test_a_run_goes_on_without_a_lost_slice_and_grows_back(demo: Release, lost: cluster.LostNode, vm_is_gone: bool):
     demo.install(*ELASTIC)
     demo.await_session(slices=2, seconds=600)
     demo.await_step(demo.sessions()[-1]["start_step"] + PERIOD, seconds=300)
     before = len(demo.sessions())
-    lost.cordon_and_delete_pods(demo.namespace)
-    demo.await_session(slices=1, seconds=300, after=before)
-    lost.give_back()
-    demo.await_session(slices=2, seconds=400, after=before)
-    demo.await_success(900)
-    assert demo.checkpoints()[-1] == 159
-    assert max(demo.steps_lost()) <= PERIOD
-
-
-@pytest.mark.full
-def test_a_run_goes_on_when_a_vm_is_gone_with_its_kubelet(demo: Release, lost: cluster.LostNode):
-    demo.install(*ELASTIC)
-    demo.await_session(slices=2, seconds=600)
-    demo.await_step(demo.sessions()[-1]["start_step"] + PERIOD, seconds=300)
-    before = len(demo.sessions())
-    lost.vanish()
+    if vm_is_gone:
+        lost.vanish()
+    else:
+        lost.cordon_and_delete_pods(demo.namespace)
     demo.await_session(slices=1, seconds=400, after=before)
     lost.give_back()
     demo.await_session(slices=2, seconds=500, after=before)
-    demo.await_success(600)
+    demo.await_success(900)
     assert demo.checkpoints()[-1] == 159
-
-
-@pytest.mark.full
-def test_a_run_starts_on_the_slices_that_are_there_and_grows_when_a_node_pool_comes(
-    demo: Release, lost: cluster.LostNode
-):
-    lost.vanish()
-    demo.install(*ELASTIC)
-    demo.await_session(slices=1, seconds=600)
-    lost.give_back()
-    demo.await_session(slices=2, seconds=500)
-    demo.await_success(600)
-    assert demo.checkpoints()[-1] == 159
+    assert max(demo.steps_lost()) <= PERIOD
