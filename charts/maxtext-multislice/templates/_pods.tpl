@@ -22,6 +22,13 @@ autoscalerOptions:
   version: v2
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   idleTimeoutSeconds: {{ int .Values.elastic.autoscaler.idleTimeoutSeconds }}
+  {{- /* The autoscaler (Ray 2.60) asks KubeRay for hosts, and its KubeRay provider rounds down to whole slices. The hosts
+         of a lost slice are missed one after the other, so each is asked for alone, rounded down to nothing and then
+         waited for, ten minutes each and never together: the run does not grow back. With less than one of its
+         rounds (5 s) it asks again for all that are still missing at once. Until the provider rounds up. */}}
+  env:
+    - name: RAY_AUTOSCALER_RECONCILE_REQUEST_STATUS_TIMEOUT_S
+      value: "1"
   resources:
     {{- include "maxtext-multislice.resources" .Values.elastic.autoscaler.resources | nindent 4 }}
 {{- end }}
