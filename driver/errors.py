@@ -1,5 +1,6 @@
 """What a user's mistake, or the world's, looks like: what was found, the rule that it breaks, and what mends it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -23,6 +24,15 @@ class DriverError(click.ClickException):
         self.fix = fix
         self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance just as well
         super().__init__("\n".join(part for part in (found, rule, f"Fix: {fix}" if fix else "") if part))
+
+
+def raise_all(errors: Sequence[DriverError], what: str, fix: str = "") -> None:
+    """Raises nothing for none, the error itself for one, and for more a list of them after their number and `what`."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        listed = [f"{number}. {error.format_message()}" for number, error in enumerate(errors, 1)]
+        raise DriverError("\n".join([f"{len(errors)} {what}", *listed]), fix=fix)
 
 
 def as_data(error: click.ClickException) -> dict[str, Any]:

@@ -45,6 +45,15 @@ def print_json(data: Any) -> None:
     sys.stdout.write("\n")
 
 
+def confirmed(question: str) -> bool:
+    """Asks on stderr. False also where nobody can answer, and for Ctrl-C."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        return False
+
+
 def stdout() -> Console:
     """For results."""
     return Console(highlight=False)

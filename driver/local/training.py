@@ -1,7 +1,6 @@
 """One run of the chart on emulated slices, from the values to the report: what `driver local` does."""
 
 import contextlib
-import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -9,16 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
-from driver import resources
 from driver.chart import Rendering, render
 from driver.errors import USAGE, DriverError
 from driver.local import environment, preemption, progress, report, session
 from driver.local.following import Follower
 from driver.local.hosts import Hosts
 from driver.local.machine import available_memory_gib, namespace_command, port_is_free
+from driver.tpu import topologies
 from driver.values import Values, release_name
 
 # Resident memory of what Ray itself runs, GiB, rounded up.
@@ -107,11 +105,7 @@ def topology_of(tpu_type: str, hosts: int, chips_per_host: int) -> str:
 
     Raises a DriverError that names the numbers of hosts that there are.
     """
-    table = yaml.safe_load((resources.chart_dir() / "files" / "tpu-types.yaml").read_text())
-    known: dict[int, str] = {}
-    for topology, ways in table[tpu_type]["topologies"].items():
-        if chips_per_host in ways:
-            known.setdefault(math.prod(map(int, topology.split("x"))) // chips_per_host, topology)
+    known = topologies(tpu_type, chips_per_host)
     if hosts not in known:
         raise DriverError(
             f"--hosts {hosts}: there is no {tpu_type} slice of {hosts} hosts with {chips_per_host} chips each.",
