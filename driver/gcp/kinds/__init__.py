@@ -1,0 +1,1 @@
+"""One module per kind of Google Cloud resource; driver/gcp/prerequisites.py lists them."""
