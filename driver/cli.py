@@ -6,14 +6,17 @@ Exit codes: 0 done, 1 failed, 2 the command line itself is wrong.
 import difflib
 import importlib
 import json
+import os
 import pkgutil
 import sys
+import threading
 from collections.abc import Sequence
 
 import click
 
 from driver import commands
 from driver.errors import FAILED, as_data
+from driver.gcp_options import refuse_unused, site_options
 from driver.output import Settings, output_option
 
 
@@ -38,11 +41,15 @@ class CommandFolder(click.Group):
             near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             ctx.fail(f"There is no command {name!r}.{hint}")
-        return super().resolve_command(ctx, args)
+        found, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            refuse_unused(ctx, command)
+        return found, command, rest
 
 
 @click.command(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="maxtext-multislice", prog_name="driver")
+@site_options
 @output_option
 def cli() -> None:
     """Train MaxText models with Ray Train on multislice Cloud TPUs, or on emulated slices on this machine."""
@@ -50,7 +57,13 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script: runs one command line and exits with its code."""
-    sys.exit(run(arguments))
+    code = run(arguments)
+    if any(thread is not threading.current_thread() and not thread.daemon for thread in threading.enumerate()):
+        # After Ctrl-C: Python would wait for the calls that still go on, whose answers nobody wants.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
