@@ -70,20 +70,41 @@ def test_every_folder_of_modules_is_a_package_that_is_shipped():
     assert {".".join(folder.parts) for folder in folders} == shipped - {"driver.bundled"}
 
 
+# Modules to the distributions that have them, where the names differ.
+DISTRIBUTIONS = {
+    "google.api_core": "google-api-core",
+    "google.auth": "google-auth",
+    "google.cloud.artifactregistry_v1": "google-cloud-artifact-registry",
+    "google.cloud.cloudquotas_v1": "google-cloud-quotas",
+    "google.cloud.compute_v1": "google-cloud-compute",
+    "google.cloud.container_v1": "google-cloud-container",
+    "google.cloud.devtools.cloudbuild_v1": "google-cloud-build",
+    "google.cloud.resourcemanager_v3": "google-cloud-resource-manager",
+    "google.cloud.service_usage_v1": "google-cloud-service-usage",
+    "google.cloud.storage": "google-cloud-storage",
+    "google.oauth2": "google-auth",
+    "prometheus_client": "prometheus-client",
+    "yaml": "pyyaml",
+}
+
+
 def test_every_dependency_is_imported_and_every_import_is_a_dependency():
-    """Names of modules against names of distributions, where they differ."""
-    distributions = {"yaml": "pyyaml", "prometheus_client": "prometheus-client"}
     required = set(re.findall(r"^([\w.-]+)", _settings()["options"]["install_requires"], re.MULTILINE))
     imported: set[str] = set()
     for path in (REPOSITORY / "driver").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-                names = [node.module]
-            imported.update(name.split(".")[0] for name in names)
+            if isinstance(node, ast.Import):
+                imported.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.update(f"{node.module}.{alias.name}" for alias in node.names)
     trainer = {path.stem for path in (REPOSITORY / "trainer").glob("*.py")}
-    outside = imported - set(sys.stdlib_module_names) - trainer - {"driver"}
-    assert {distributions.get(name, name) for name in outside} == required
+    own = {*sys.stdlib_module_names, *trainer, "driver"}
+    assert {_distribution(name) for name in imported if name.partition(".")[0] not in own} == required
+
+
+def _distribution(name: str) -> str:
+    known = [module for module in DISTRIBUTIONS if f"{name}.".startswith(f"{module}.")]
+    return DISTRIBUTIONS[known[0]] if known else name.partition(".")[0]
 
 
 def test_the_chart_and_the_package_have_one_version():
