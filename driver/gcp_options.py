@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
+
+from driver.gcp import endpoint
 
 if TYPE_CHECKING:
     from driver.gcp.site import Site
@@ -59,21 +60,11 @@ def site() -> Site:
 
 
 def api_endpoint() -> str:
-    """The one place of all APIs; empty for Google's own. Raises a usage error where it is no URL."""
+    """The one place of all APIs; empty for Google's own. Raises a DriverError where it cannot be one."""
     url = str(_kept().get("api_endpoint", ""))
-    if url and not is_url(url.replace("{service}", "service")):
-        rule = "It is a URL such as https://{service}-psc.p.googleapis.com."
-        raise click.UsageError(f"--api-endpoint (or {ENDPOINT_VARIABLE}) is {url!r}. {rule}")
+    if url:
+        endpoint.check(url)
     return url
-
-
-def is_url(text: str) -> bool:
-    """Whether it is one for http, with a host and a port that can be."""
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a host or a port that is none
-        return False
 
 
 def refuse_unused(context: click.Context, command: click.Command) -> None:

@@ -20,7 +20,8 @@ from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 from google.auth.transport.requests import AuthorizedSession, Request
 from google.oauth2.credentials import Credentials as UserCredentials
 
-from driver.errors import USAGE, DriverError
+from driver.errors import DriverError
+from driver.gcp.endpoint import check as check_endpoint
 
 if TYPE_CHECKING:
     # compute's classes alone take seconds to import: the properties below do it when they are asked for.
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from google.cloud.storage import Client as StorageClient
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/userinfo.email", "openid")
-
-_ENDPOINT = re.compile(r"(https://[^/\s?#@]+|http://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?)/?")
 
 READS = retry.Retry(
     predicate=retry.if_exception_type(
@@ -66,17 +65,11 @@ def found_or_none[T](get: Callable[[], T]) -> T | None:
 def connect(project: str, endpoint: str = "") -> Cloud:
     """The cloud as the Application Default Credentials see it.
 
-    endpoint: as for Cloud. Plain http is for this machine itself: elsewhere, whoever listens would have the token.
+    endpoint: as for Cloud.
     Raises a DriverError when there are no credentials, or the endpoint is not one.
     """
-    if endpoint and not _ENDPOINT.fullmatch(endpoint):
-        raise DriverError(
-            f"The API endpoint is {endpoint!r}.",
-            rule="It is https and a host, such as https://{service}-psc.p.googleapis.com, where {service} stands for "
-            "the API's name; http only with 127.0.0.1 or localhost, because credentials are sent to it.",
-            fix="correct --api-endpoint or MAXTEXT_MULTISLICE_API_ENDPOINT, or leave it out for Google's own",
-            exit_code=USAGE,
-        )
+    if endpoint:
+        check_endpoint(endpoint)
     return Cloud(project, endpoint, _default_credentials(project))
 
 

@@ -137,3 +137,29 @@ def test_teardown_touches_nothing_without_the_mark(desk: Desk, google: Google):
     google.resources[network]["description"] = "of the other team"
     desk.run("teardown", "--yes")
     assert network in google.resources
+
+
+def test_a_bucket_of_someone_else_is_told_and_nothing_is_made(desk: Desk, google: Google):
+    google.add_foreign_bucket("demo-bucket")
+    before = google.state()
+    refused = desk.run("bootstrap")
+    assert refused.wait() == 1
+    assert "demo-bucket" in refused.said
+    assert "Fix: " in refused.said
+    assert google.state() == before
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"project": "no-such-project"}, "The project no-such-project does not exist, or you may not see it"),
+        ({"zone": "us-central1-f"}, "zone us-central1-f has no ct6e-standard-4t"),
+    ],
+)
+def test_what_google_does_not_have_is_told_and_nothing_is_made(desk: Desk, google: Google, parts, said):
+    desk.write_site(**parts)
+    before = google.state()
+    refused = desk.run("bootstrap")
+    assert refused.wait() == 1
+    assert said in refused.said
+    assert google.state() == before

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from driver import gcp_options
 from driver.errors import DriverError
 from driver.gcp import cloud, kubeconfig, values_file
 from driver.gcp.kinds.firewall import Firewall
@@ -142,11 +141,6 @@ def test_credentials_that_cannot_be_read_are_told_in_one_line(tmp_path, monkeypa
         cloud.connect("demo-project")
     assert caught.value.found.startswith("There are no Google Cloud credentials: ")
     assert "Error(" not in caught.value.found
-
-
-@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999", "ftp://x", "127.0.0.1"])
-def test_an_endpoint_that_is_no_url_is_refused(url):
-    assert not gcp_options.is_url(url)
 
 
 def test_a_firewall_rule_with_another_priority_is_changed_back(google: Google):

@@ -51,10 +51,13 @@ def test_the_environment_names_both(seen, monkeypatch):
     assert seen == {"site": "environment.yaml", "endpoint": "https://{service}-psc.p.googleapis.com"}
 
 
-@pytest.mark.parametrize("url", ["localhost:1234", "ftp://there", "https://"])
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:1234", "ftp://there", "https://", "http://elsewhere", "http://[::1", "http://127.0.0.1:99999"],
+)
 def test_an_endpoint_that_is_no_url_is_refused(seen, capsys, url):
     assert cli.run(["sow", "--api-endpoint", url]) == USAGE
-    assert f"is {url!r}. It is a URL such as https://" in capsys.readouterr().err
+    assert f"The API endpoint is {url!r}.\nIt is https and a host" in capsys.readouterr().err
 
 
 def test_an_option_before_a_command_that_would_ignore_it_is_refused(add_command, capsys):
