@@ -148,6 +148,7 @@ ELASTIC = [
             "version": "v2",
             "imagePullPolicy": "Always",
             "idleTimeoutSeconds": 900,
+            "env": [{"name": "RAY_AUTOSCALER_RECONCILE_REQUEST_STATUS_TIMEOUT_S", "value": "1"}],
             "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
         },
         "Version 2 knows slices of several hosts.",
