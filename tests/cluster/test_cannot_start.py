@@ -5,7 +5,7 @@ import pytest
 from tests.cluster.buckets import FolderBucket
 from tests.cluster.release import Release, deployment_status, job_status
 
-pytestmark = pytest.mark.own_nodes
+pytestmark = [pytest.mark.own_nodes, pytest.mark.full]
 
 DEADLINE = ("rayJob.activeDeadlineSeconds=30", "job.steps=10")
 
@@ -18,12 +18,10 @@ def test_a_bucket_that_refuses_the_service_account_is_named_by_the_events_and_th
     assert_ends_at_its_deadline(demo, "FailedMount", "storage.objects")
 
 
-@pytest.mark.full
 def test_an_image_that_is_not_there_is_named_by_the_events_and_the_run_ends_at_its_deadline(demo: Release):
     assert_ends_at_its_deadline(demo, "ErrImageNeverPull", "localhost/none:1", "image.uri=localhost/none:1")
 
 
-@pytest.mark.full
 def test_a_claim_that_no_node_can_meet_is_named_by_the_events_and_the_run_ends_at_its_deadline(demo: Release):
     assert_ends_at_its_deadline(demo, "FailedScheduling", "cannot allocate all claims", "network.dranet.count=9")
 

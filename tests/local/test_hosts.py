@@ -113,7 +113,14 @@ def test_slices_come_vanish_and_come_back(cluster, tmp_path):
     assert not processes_of(str(tmp_path))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.full),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.full),
+    ],
+)
 def test_a_driver_that_is_ended_leaves_nothing(number, tmp_path, trainer_python):
     # Whatever the tests themselves were started with: a background job of a script ignores SIGINT.
     command = ["env", "--default-signal=INT"]
