@@ -91,7 +91,7 @@ def test_an_upgrade_with_other_training_values_goes_on_from_the_checkpoints_on_t
     pods = {pod.metadata.uid for pod in demo.workers()}
     demo.install(*LONGER)
     assert demo.job_name() != job_before
-    demo.await_success(300)
+    demo.await_success(600)
     assert (demo.cluster_name(), {pod.metadata.uid for pod in demo.workers()}) == (cluster_before, pods)
     assert [session["start_step"] for session in demo.sessions()] == [0, 12]
     assert demo.checkpoints()[-1] == 17
@@ -99,7 +99,7 @@ def test_an_upgrade_with_other_training_values_goes_on_from_the_checkpoints_on_t
 
 def test_a_rollback_is_a_run_that_has_nothing_to_do(demo: Release, notes: str):
     demo.helm("rollback", demo.name, "1")
-    demo.await_success(300)
+    demo.await_success(600)
     assert demo.checkpoints()[-1] == 17
 
 
