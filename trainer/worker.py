@@ -11,6 +11,9 @@ from progress import Reporter, listen
 from run import Run
 from watchdog import Watchdog
 
+_LONGEST_WORDS = 4000
+"""Letters; MaxText lists all of its arguments when it does not know one."""
+
 
 def train(config: dict[str, Any]) -> None:
     """Ray Train's train_loop_per_worker.
@@ -71,12 +74,15 @@ def _run_maxtext(run: Run, slices: int, words: "_LastWords") -> None:
 
 
 class _LastWords(logging.Handler):
-    """Remembers the newest log line: MaxText tells why before it ends a process."""
+    """Remembers the newest log line that says something, as one line: MaxText tells why before it ends a process, and
+    draws a line of equals signs below it."""
 
     last = "it said nothing"
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = record.getMessage()
+        said = " ".join(record.getMessage().split())
+        if any(letter.isalpha() for letter in said):
+            self.last = said[:_LONGEST_WORDS]
 
 
 def _check_devices(run: Run, slices: int) -> None:

@@ -41,7 +41,7 @@
 {{- else if eq .Values.tpu.capacity "flex-start" -}}
 {{- $_ := set $needed "cloud.google.com/gke-flex-start" "true" -}}
 {{- end -}}
-{{- include "maxtext-multislice.merged" (list .Values.worker.nodeSelector $needed) -}}
+{{- include "maxtext-multislice.merged" (list .Values.worker.nodeSelector $needed) | fromYaml | include "maxtext-multislice.strings" -}}
 {{- end -}}
 
 {{- define "maxtext-multislice.workerTolerations" -}}

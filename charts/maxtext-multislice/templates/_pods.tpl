@@ -106,7 +106,7 @@ spec:
   {{- end }}
   {{- with include "maxtext-multislice.withoutNulls" .Values.head.nodeSelector | fromYaml }}
   nodeSelector:
-    {{- toYaml . | nindent 4 }}
+    {{- include "maxtext-multislice.strings" . | nindent 4 }}
   {{- end }}
   {{- with .Values.head.tolerations }}
   tolerations:
