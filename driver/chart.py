@@ -62,13 +62,14 @@ class Rendering:
         return dict(cluster["workerGroupSpecs"][0]["template"]["spec"])
 
 
-def render(values: Values, release: str) -> Rendering:
-    """What `helm template` makes of the chart with these values.
+def render(values: Values, release: str, namespace: str = "default") -> Rendering:
+    """What `helm template` makes of the chart with these values; nothing of a cluster is asked.
 
     Raises a DriverError with what is wrong: a file that is not YAML, a key the chart does not know, a value of
     the wrong kind, or values that the chart refuses together.
     """
     command = [find_helm(), "template", release, str(resources.chart_dir()), *values.helm_arguments()]
+    command.append(f"--namespace={namespace}")
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise explain(result.stderr)
@@ -85,7 +86,7 @@ def find_helm() -> str:
         return str(fetched)
     version = ".".join(map(str, MINIMUM_HELM))
     raise DriverError(
-        f"{found} is older than {version}." if found else "There is no helm on the PATH.",
+        f"{found} is {_version_words(found)}." if found else "There is no helm on the PATH.",
         rule=f"The chart is rendered with Helm {version} or newer.",
         fix="install it (https://helm.sh/docs/intro/install), or in a checkout: scripts/fetch-tools helm",
     )
@@ -108,7 +109,8 @@ def explain(stderr: str) -> DriverError:
         path, reason = unparsed.groups()
         line = re.search(r"yaml: (.*)", reason)
         said = line.group(1) if line else "it is not a mapping of keys to values"
-        return DriverError(f"{path} is not a values file: {said}.", exit_code=USAGE)
+        fix = "indent with spaces: YAML takes no tabs" if "cannot start any token" in said else ""
+        return DriverError(f"{path} is not a values file: {said}.", fix=fix, exit_code=USAGE)
     unread = re.match(r"failed parsing (--set\S*) data: (.*)", text, re.DOTALL)
     if unread:
         return DriverError(
@@ -172,3 +174,8 @@ def _helm_version(helm: str) -> tuple[int, int]:
     said = subprocess.run([helm, "version", "--template", "{{.Version}}"], capture_output=True, text=True, check=False)
     version = re.match(r"v(\d+)\.(\d+)", said.stdout)
     return (int(version.group(1)), int(version.group(2))) if version else (0, 0)
+
+
+def _version_words(helm: str) -> str:
+    major, minor = _helm_version(helm)
+    return f"Helm {major}.{minor}" if (major, minor) > (0, 0) else "no Helm: `helm version` tells no version"

@@ -6,6 +6,7 @@ Colours follow the terminal and NO_COLOR (https://no-color.org), which rich read
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Any
 
 import click
 from rich.console import Console
+
+_UNWRAPPED = 1000
 
 
 @dataclass
@@ -55,8 +58,11 @@ def confirmed(question: str) -> bool:
 
 
 def stdout() -> Console:
-    """For results."""
-    return Console(highlight=False)
+    """For results. Into a file or a pipe nothing is wrapped, as kubectl and Helm have it, so that grep finds a line."""
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _UNWRAPPED
+    return console
 
 
 def stderr() -> Console:

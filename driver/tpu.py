@@ -52,6 +52,11 @@ def table() -> dict[str, Any]:
     return dict(yaml.safe_load((resources.chart_dir() / "files" / "tpu-types.yaml").read_text()))
 
 
+def type_of(accelerator: str) -> str:
+    """The type that GKE calls this in a node's label cloud.google.com/gke-tpu-accelerator; empty for none of ours."""
+    return next((name for name, facts in table().items() if facts["gkeAccelerator"] == accelerator), "")
+
+
 def find(tpu_type: str, topology: str, chips_per_host: int | None = None) -> Slice:
     """The slice of this shape. Raises a ValueError that says what there is."""
     if tpu_type not in table():

@@ -11,7 +11,7 @@ import click
 from driver import output, resources
 from driver.local import preemption, records, report, training
 from driver.local.preemption import Event, parse_give_back, parse_preemption
-from driver.values import Values, find_file
+from driver.values_options import given, values_options
 
 _STEPS_TO_REHEARSE = 6  # the fewest in which a slice goes and comes back between other steps
 
@@ -29,11 +29,7 @@ class _Event(click.ParamType[Event]):
 
 
 @click.command("local")
-@click.option(
-    "-f", "--values", "files", multiple=True, metavar="FILE", help="Values file, or a profile's name; repeatable."
-)
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Sets a value of the chart; repeatable.")
-@click.option("--set-string", "texts", multiple=True, metavar="KEY=VALUE", help="The same, always as text.")
+@values_options
 @click.option("--slices", type=click.IntRange(min=1), help="Slices [the profile's].")
 @click.option(
     "--hosts", type=click.IntRange(min=1), help="Hosts per slice, of the profile's chips each [the profile's]."
@@ -88,8 +84,7 @@ def _request(
     give_backs: tuple[Event, ...],
     **options: Any,
 ) -> training.Request:
-    values = Values(tuple(find_file(file) for file in files), sets, texts)
-    return training.Request(values, events=(*preemptions, *give_backs), **options)
+    return training.Request(given(files, sets, texts), events=(*preemptions, *give_backs), **options)
 
 
 def _tell_result(facts: Mapping[str, Any]) -> None:

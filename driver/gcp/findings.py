@@ -1,15 +1,19 @@
-"""What the checks of preflight share: how a finding looks, and what several of them ask Google, asked once."""
+"""What the checks of preflight share: what several of them ask Google, asked once."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from driver.errors import DriverError
+from driver.findings import Finding as Finding
+from driver.findings import Status as Status
+from driver.findings import not_checked as not_checked
+from driver.findings import ok as ok
+from driver.findings import problem as problem
+from driver.findings import warning as warning
 from driver.gcp import errors, threads
 from driver.gcp.cloud import READS, found_or_none
 
@@ -22,42 +26,6 @@ if TYPE_CHECKING:
 
 _READERS = 8
 """Reads at the same time."""
-
-
-class Status(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-    NOT_CHECKED = "not checked"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of preflight: what was found, the rule that it breaks, what mends it (one command or step per line)."""
-
-    status: Status
-    found: str
-    rule: str = ""
-    fix: str = ""
-
-    def as_data(self) -> dict[str, str]:
-        return {**asdict(self), "status": str(self.status)}
-
-
-def ok(found: str) -> Finding:
-    return Finding(Status.OK, found)
-
-
-def warning(found: str, rule: str = "", fix: str = "") -> Finding:
-    return Finding(Status.WARNING, found, rule, fix)
-
-
-def problem(found: str, rule: str = "", fix: str = "") -> Finding:
-    return Finding(Status.PROBLEM, found, rule, fix)
-
-
-def not_checked(found: str, rule: str = "", fix: str = "") -> Finding:
-    return Finding(Status.NOT_CHECKED, found, rule, fix)
 
 
 def of_error(error: DriverError, status: Status = Status.PROBLEM) -> Finding:

@@ -1,4 +1,4 @@
-"""How a local run is getting on: its Ray gauges, and what they look like in a terminal and in a log."""
+"""How a run is getting on: its Ray gauges, and what they look like in a terminal and in a log."""
 
 import math
 import time
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -15,13 +14,12 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from driver import gauges
 from driver.local import dashboard
 from driver.local.hosts import State
 
-_PREFIX = "ray_maxtext_"
 TRAINING = "Training"  # the phase in which steps are taken
 _LINE_SECONDS = 10.0
-_GAUGE_SECONDS = 1.0  # Ray exports them no more often
 _COLOURS = {State.READY: "green", State.QUEUED: "yellow", State.STARTING: "yellow", State.LEAVING: "yellow"}
 
 
@@ -39,13 +37,13 @@ class Gauges:
         """The gauges by name without their prefix (`step`, `loss`, ...), those of them that were set in the last two
         seconds; empty when there are none, or when they were read just now."""
         now = time.monotonic()
-        if now - self._asked_at < _GAUGE_SECONDS:
+        if now - self._asked_at < gauges.SECONDS:
             return {}
         self._asked_at = now
         for port in sorted(metrics_ports, key=lambda port: port != self._port):
-            if gauges := _parse(dashboard.text(f"http://127.0.0.1:{port}/metrics")):
+            if found := gauges.parse(dashboard.text(f"http://127.0.0.1:{port}/metrics")):
                 self._port = port
-                return gauges
+                return found
         return {}
 
 
@@ -69,7 +67,20 @@ class View:
     def seconds_left(self) -> float | None:
         """What the remaining steps take if they take as long as the last one."""
         seconds = self.gauges.get("step_seconds")
-        return None if seconds is None or self.step < 0 else seconds * (self.run["steps"] - 1 - self.step)
+        known = seconds is not None and self.step >= 0 and self.run["steps"] > 0
+        return None if seconds is None or not known else seconds * (self.run["steps"] - 1 - self.step)
+
+    def place(self) -> str:
+        """Which step of how many; how many is not known of every run."""
+        last = self.run["steps"] - 1
+        return f"step {self.step} of {last}" if last >= 0 else f"step {self.step}"
+
+    def slices_line(self) -> RenderableType:
+        """The slices, in a terminal."""
+        line = Text("slices")
+        for number, state in sorted(self.slices.items()):
+            line.append("  ● ", _COLOURS.get(state, "red")).append(f"{number} {state.value}")
+        return line
 
     def numbers(self) -> str:
         """The gauges in a line."""
@@ -143,17 +154,14 @@ class _Terminal:
             line = Table.grid(padding=(0, 2))
             left = view.seconds_left
             line.add_row(
-                ProgressBar(total=view.run["steps"], completed=view.step + 1, width=40),
-                f"step {view.step} of {view.run['steps'] - 1}",
+                ProgressBar(total=view.run["steps"] or None, completed=view.step + 1, width=40),
+                view.place(),
                 Text(f"{duration(left)} left" if left is not None else "", "dim"),
             )
             rows += [line, Text(view.numbers())]
         elif view.said:
             rows.append(Text(view.said, "dim", no_wrap=True, overflow="ellipsis"))
-        slices = Text("slices")
-        for number, state in sorted(view.slices.items()):
-            slices.append("  ● ", _COLOURS.get(state, "red")).append(f"{number} {state.value}")
-        rows.append(slices)
+        rows.append(view.slices_line())
         return Group(*rows)
 
     def _elapsed(self) -> str:
@@ -185,14 +193,4 @@ class _Lines:
         new = view.phase == TRAINING and view.step != self._step
         if new and time.monotonic() - self._said_at >= _LINE_SECONDS:
             self._step = view.step
-            self.tell(f"step {view.step} of {view.run['steps'] - 1}  {view.numbers()}")
-
-
-def _parse(text: str) -> dict[str, float]:
-    """A host exports some thousand lines; only the run's are parsed."""
-    lines = "\n".join(line for line in text.splitlines() if _PREFIX in line)
-    return {
-        sample.name.removeprefix(_PREFIX): sample.value
-        for family in text_string_to_metric_families(lines + "\n")
-        for sample in family.samples
-    }
+            self.tell(f"{view.place()}  {view.numbers()}")
