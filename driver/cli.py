@@ -16,8 +16,10 @@ import click
 
 from driver import commands
 from driver.errors import FAILED, as_data
-from driver.gcp_options import refuse_unused, site_options
+from driver.gcp_options import site_options
+from driver.kube_options import kube_options
 from driver.output import Settings, output_option
+from driver.program_options import refuse_unused
 
 
 class CommandFolder(click.Group):
@@ -50,6 +52,7 @@ class CommandFolder(click.Group):
 @click.command(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="maxtext-multislice", prog_name="driver")
 @site_options
+@kube_options
 @output_option
 def cli() -> None:
     """Train MaxText models with Ray Train on multislice Cloud TPUs, or on emulated slices on this machine."""
