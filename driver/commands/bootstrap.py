@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.table import Table
 
 from driver import gcp_options, output, resources
 from driver.errors import FAILED, DriverError
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from driver.gcp.bootstrap import Result
     from driver.gcp.plan import Plan
     from driver.gcp.site import Site
-
-_MARKS = {"REFUSE": "[red]✗", "CREATE": "[green]+", "UPDATE": "[yellow]~", "REPLACE": "[yellow]±", "REMOVE": "[red]-"}
 
 
 @click.command("bootstrap")
@@ -73,20 +70,17 @@ def _print_plan(plan: Plan) -> None:
     if output.as_json():
         output.print_json({"steps": [step.as_data() for step in plan.steps]})
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("", "Resource", "Plan"):
-        table.add_column(heading, overflow="fold")
-    for step in plan.steps:
-        words = f"{step.action.value}: {step.why}" if step.why else step.action.value
-        table.add_row(_MARKS.get(step.action.name, "[dim]="), step.resource.key, words)
-    output.stdout().print(table)
+    from driver.gcp import plan_table
+
+    output.stdout().print(plan_table.table(plan))
     for problem in plan.problems:
         output.stderr().print(f"\n{problem.format_message()}", markup=False)
 
 
 def _confirm(plan: Plan, yes: bool) -> None:
-    listed = "\n".join(f"  {step.resource.key} {step.action.value}: {step.why}" for step in plan.removals)
-    question = f"{listed}\nGo on? What runs there ends."
+    from driver.gcp import plan_table
+
+    question = f"{plan_table.removals(plan)}\nGo on? What runs there ends."
     if not yes and not output.confirmed(question):
         raise DriverError(
             "Nothing was changed.",
@@ -97,14 +91,7 @@ def _confirm(plan: Plan, yes: bool) -> None:
 
 def _tell(result: Result, site: Site) -> None:
     if output.as_json():
-        output.print_json(
-            {
-                "steps": [step.as_data() for step in result.plan.steps],
-                "changed": len(result.plan.changes),
-                "valuesFile": str(result.values_file),
-                "context": result.context,
-            }
-        )
+        output.print_json(result.as_data())
         return
     out = output.stdout()
     out.print("Everything is there." if result.plan.changes else "Everything was there; nothing was changed.")

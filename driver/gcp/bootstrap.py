@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -33,6 +34,15 @@ class Result:
     values_file: Path
     context: str
     lacks: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        """For `--output json`."""
+        return {
+            "steps": [step.as_data() for step in self.plan.steps],
+            "changed": len(self.plan.changes),
+            "valuesFile": str(self.values_file),
+            "context": self.context,
+        }
 
 
 def make_plan(site: Site, cloud: Cloud, allowed: Collection[str] = ()) -> Plan:

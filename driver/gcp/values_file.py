@@ -72,6 +72,15 @@ def set_image(path: Path, uri: str) -> bool:
     return _replace(path, before, header + _as_yaml(content))
 
 
+def image_of(path: Path) -> str:
+    """The image's address that the file has; empty where there is none.
+
+    Raises a DriverError where the file was made by someone else.
+    """
+    text = _ours(path)
+    return str(_uri(_values_of(path, text))) if text else ""
+
+
 def values(site: Site, *, hierarchical_namespace: bool) -> dict[str, Any]:
     """What the chart has to know of the site."""
     tpu = site.tpu
