@@ -1,7 +1,7 @@
 """The Kubernetes APIs of the clusters that were made, as far as the driver needs one: namespaces, secrets, Ray's.
 
 One HTTPS server per cluster, on a port of its own, all with certificates of one authority. They take Google's bearer
-tokens only, and are gone when their cluster is.
+tokens only, and are gone when their cluster is. Or a real API server in place of them all: `Kubernetes.hand_out`.
 """
 
 from __future__ import annotations
@@ -60,10 +60,21 @@ class Kubernetes:
         authority.issue_cert("127.0.0.1").configure_cert(self._tls)
         self.ca_base64 = base64.b64encode(authority.cert_pem.bytes()).decode()
         self._servers: dict[str, Listener] = {}
+        self._real = ""
         self.defects: list[BaseException] = []
+
+    def hand_out(self, address: str, ca_base64: str) -> None:
+        """Clusters that are made from now on have this API server of somebody else's, which goes on without them: for
+        tests whose pods must run. Its callers come with the token that Google gives them (Tokens.granted).
+
+        address: host and port, as GKE's `endpoint` has it. ca_base64: the authority of its certificate.
+        """
+        self._real, self.ca_base64 = address, ca_base64
 
     def open(self, cluster: str) -> str:
         """Starts the cluster's server. Returns its address, as GKE's `endpoint` has it."""
+        if self._real:
+            return self._real
         server = Listener(lambda call: self._answer(cluster, call), self._tls)
         server.start()
         self._servers[cluster] = server

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import urllib3
+from google.auth.transport.requests import Request
+from google.oauth2 import service_account
 from kubernetes import client
 
-from tests.gcp.clients import CLUSTER, Clients
+from tests.gcp.clients import CLUSTER, PROJECT, Clients
 from tests.gcp.google import Google
 from tests.gcp.tokens import TOKEN
 
@@ -92,3 +94,16 @@ def test_a_deleted_cluster_answers_no_more(clients: Clients, connect: Connect) -
     clients.clusters.list_clusters(parent=CLUSTER.rpartition("/clusters")[0])
     with pytest.raises(urllib3.exceptions.MaxRetryError):
         core.list_namespace(_request_timeout=5)
+
+
+def test_a_real_api_server_is_handed_out_with_the_token_that_it_knows(google: Google, clients: Clients) -> None:
+    google.kubernetes.hand_out("203.0.113.7:6443", "Q0E=")
+    google.tokens.granted = "known"
+    clients.make_cluster()
+    cluster = clients.clusters.get_cluster(name=CLUSTER)
+    assert (cluster.endpoint, cluster.master_auth.cluster_ca_certificate) == ("203.0.113.7:6443", "Q0E=")
+    scopes = ["https://www.googleapis.com/auth/cloud-platform"]
+    account: Any = service_account.Credentials
+    credentials = account.from_service_account_info(google.tokens.key_file(PROJECT), scopes=scopes)
+    credentials.refresh(Request())
+    assert credentials.token == "known"

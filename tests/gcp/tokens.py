@@ -28,13 +28,16 @@ TOKEN = "ya29.stand-in"
 
 
 class Tokens:
-    """revoked: as if the key was deleted, or the user's login has ended: nothing is granted any more."""
+    """revoked: as if the key was deleted, or the user's login has ended: nothing is granted any more.
+    granted: the access token that everybody is granted, for one that others than Google have to know as well (a real
+    Kubernetes API server: Kubernetes.hand_out); empty for a new one each time."""
 
     def __init__(self, google: Google) -> None:
         self.google = google
         self.accounts = {TOKEN: ACCOUNT}
         self.certificates: dict[str, bytes] = {}
         self.revoked = False
+        self.granted = ""
 
     def key_file(self, project: str, account: str = ACCOUNT) -> dict[str, Any]:
         """A new key of that service account, as the JSON that `gcloud iam service-accounts keys create` writes."""
@@ -61,7 +64,7 @@ class Tokens:
         account = "" if self.revoked else self._signed_by(assertion)
         if not account:
             raise TokenRefusedError("invalid_grant", "Invalid JWT Signature.")
-        token = f"ya29.{secrets.token_urlsafe(24)}"
+        token = self.granted or f"ya29.{secrets.token_urlsafe(24)}"
         self.accounts[token] = account
         return {"access_token": token, "expires_in": 3599, "token_type": "Bearer"}
 

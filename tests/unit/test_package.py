@@ -84,6 +84,7 @@ DISTRIBUTIONS = {
     "google.cloud.storage": "google-cloud-storage",
     "google.oauth2": "google-auth",
     "prometheus_client": "prometheus-client",
+    "websocket": "websocket-client",
     "yaml": "pyyaml",
 }
 
