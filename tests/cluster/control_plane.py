@@ -1,5 +1,8 @@
 """etcd, API server, controller manager and scheduler of a test cluster, with TLS and RBAC on."""
 
+import os
+import select
+import signal
 import ssl
 import time
 import urllib.request
@@ -70,6 +73,30 @@ def start(machine: Machine, folder: Path, addresses: Addresses, programs: Progra
         machine.spawn(logs / "kube-scheduler.log", scheduler),
     )
     return ControlPlane(machine, authority, server, admin, (etcd, api_server, *others))
+
+
+def restart_api_server(plane: ControlPlane, folder: Path) -> None:
+    """Ends the API server at once, and waits until another one with its arguments is ready."""
+    (process,) = [
+        path for path in Path("/proc").glob("[0-9]*")
+        if (arguments := _arguments(path)) and arguments[0].endswith("kube-apiserver")
+        and any(str(folder) in argument for argument in arguments)
+    ]  # fmt: skip
+    command = _arguments(process)
+    end = os.pidfd_open(int(process.name))
+    os.kill(int(process.name), signal.SIGKILL)
+    select.select([end], [], [])  # all of its threads have ended, and given its port back
+    os.close(end)
+    started = plane.machine.spawn(folder / "log" / "kube-apiserver.log", command, {"GOMEMLIMIT": "600MiB"})
+    _wait_until_ready(plane.admin, (started,))
+
+
+def _arguments(process: Path) -> list[str]:
+    """A process's command line; empty where it has ended."""
+    try:
+        return [argument for argument in (process / "cmdline").read_text().split("\0") if argument]
+    except OSError:
+        return []
 
 
 def _server(addresses: Addresses) -> str:

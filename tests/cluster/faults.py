@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.cluster import control_plane
 from tests.cluster.addons import OPERATOR, OPERATOR_NAMESPACE, Api
+from tests.cluster.cluster import Cluster
 from tests.cluster.release import Release
 
 
@@ -33,6 +35,19 @@ def operator_stopped(api: Api) -> Iterator[None]:
     finally:
         api.apps.patch_namespaced_deployment_scale(OPERATOR, OPERATOR_NAMESPACE, {"spec": {"replicas": 1}})
         api.wait_for_deployment(OPERATOR, OPERATOR_NAMESPACE)
+
+
+def restart_api_server(own: Cluster) -> None:
+    """The API server goes, with all of its connections, and another one comes."""
+    machine = own.machines()["control-plane"]
+    plane = control_plane.ControlPlane.of(machine, own.folder, own.addresses)
+    control_plane.restart_api_server(plane, own.folder)
+
+
+def delete_submitter(demo: Release) -> None:
+    """The pod that follows the Ray job for KubeRay goes; its Job makes another one."""
+    for pod in demo.pods(f"job-name={demo.job_name()}"):
+        demo.api.core.delete_namespaced_pod(pod.metadata.name, demo.namespace, grace_period_seconds=0)
 
 
 def delete_head(demo: Release) -> None:

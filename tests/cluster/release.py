@@ -96,11 +96,14 @@ class Release:
         pods = [(pod.metadata.name, pod.metadata.uid) for pod in self.pods("ray.io/cluster")]
         return dict([*objects, *pods])
 
-    def settle(self) -> None:
-        """Until KubeRay has looked at the cluster's present generation; raises NotReachedError."""
-        name = self.cluster_name()
-        seen = self.await_object("RayCluster", name, lambda each: _observed(each) == each["metadata"]["generation"], 60)
-        assert cluster_state(seen) == "ready"
+    def settle(self, seconds: float = 300) -> None:
+        """Until KubeRay has looked at the cluster's present generation and all of it is there; raises
+        NotReachedError."""
+
+        def settled(cluster: Object) -> bool:
+            return _observed(cluster) == cluster["metadata"]["generation"] and cluster_state(cluster) == "ready"
+
+        self.await_object("RayCluster", self.cluster_name(), settled, seconds)
 
     def await_object(self, kind: str, name: str, done: Callable[[Object], bool], seconds: float) -> Object:
         """Watches a custom object until it is as wanted. Raises NotReachedError."""
@@ -248,10 +251,14 @@ class Place:
     site: Path = SITE
 
     @contextlib.contextmanager
-    def release(self, namespace: str) -> Iterator[Release]:
-        """A release `demo` that is not installed yet, in a namespace of its own, which is gone at the end."""
+    def release(self, namespace: str, *, make_namespace: bool = True) -> Iterator[Release]:
+        """A release `demo` that is not installed yet, in a namespace of its own, which is gone at the end.
+
+        make_namespace: False where that is a part of what is tested.
+        """
         _remove(self.api, namespace)  # what an interrupted test has left
-        self.api.core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=namespace)))
+        if make_namespace:
+            self.api.core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=namespace)))
         bucket: Bucket
         if self.buckets is None:
             kubectl = [tool("kubectl"), f"--namespace={namespace}"]
