@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +11,7 @@ from driver import output
 from driver.errors import FAILED
 
 if TYPE_CHECKING:
+    from driver.findings import Finding
     from driver.kube.connection import Connection
 
 
@@ -24,6 +25,17 @@ def start_timeout_option[F: Callable[..., Any]](seconds: int) -> Callable[[F], F
         metavar="SECONDS",
         help="For the first workers to be there; after it the command ends and says what it waits for. 0: no limit.",
     )
+
+
+def tell_findings(findings: Sequence[Finding]) -> None:
+    """Warnings, and what could not be looked at. What is well is not told."""
+    console = output.stderr()
+    for finding in findings:
+        if finding.status in ("warning", "not checked"):
+            said = " ".join(part for part in (finding.found, finding.rule) if part)
+            console.print(f"{str(finding.status).capitalize()}: {said}", style="yellow", markup=False, soft_wrap=True)
+            if finding.fix:
+                console.print(f"  {finding.fix}", markup=False, soft_wrap=True)
 
 
 def follow(

@@ -6,6 +6,7 @@ Colours follow the terminal and NO_COLOR (https://no-color.org), which rich read
 """
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -42,10 +43,26 @@ def as_json() -> bool:
     return bool(click.get_current_context().ensure_object(Settings).output == "json")
 
 
+def document(data: Any, indent: int | None = None) -> str:
+    """As JSON, which has no word for what is not a number (a diverged run's loss) or without end: null."""
+    return json.dumps(_finite(data), indent=indent, allow_nan=False)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return data
+
+
 def print_json(data: Any) -> None:
     """Writes one JSON document to stdout."""
-    json.dump(data, sys.stdout, indent=2)
+    sys.stdout.write(document(data, indent=2))
     sys.stdout.write("\n")
+    sys.stdout.flush()  # who reads a pipe waits for it, and the command may go on for long
 
 
 def confirmed(question: str) -> bool:

@@ -13,7 +13,6 @@ from driver.kube_options import kube_options as with_cluster
 from driver.values_options import given, values_options
 
 if TYPE_CHECKING:
-    from driver.findings import Finding
     from driver.kube.installing import Plan
     from driver.kube.manifests import Change
 
@@ -82,7 +81,7 @@ def command(
         return 0
     with console.status("Checking the cluster"):
         findings = installing.check(connection, planned)
-    _tell_findings(findings)
+    followed.tell_findings(findings)
     with console.status(f"Installing {release}") as status:
         revision = installing.carry_out(connection, planned, lambda doing: status.update(doing.capitalize()))
     console.print(f"Release {release} is installed (revision {revision.number}). {_effect(planned)}", markup=False)
@@ -148,14 +147,3 @@ def _show_changes(planned: Plan, changes: Sequence[Change]) -> None:
     if planned.replaces_the_cluster:
         out.print("The pods change, so the Ray cluster is made again under another name.")
     out.print(_effect(planned).replace(" starts as", " would start as"), markup=False)
-
-
-def _tell_findings(findings: Sequence[Finding]) -> None:
-    """Warnings, and what could not be looked at. What is well is not told."""
-    console = output.stderr()
-    for finding in findings:
-        if finding.status in ("warning", "not checked"):
-            said = " ".join(part for part in (finding.found, finding.rule) if part)
-            console.print(f"{str(finding.status).capitalize()}: {said}", style="yellow", markup=False, soft_wrap=True)
-            if finding.fix:
-                console.print(f"  {finding.fix}", markup=False, soft_wrap=True)

@@ -120,7 +120,7 @@ def _as_json(said: Said) -> str:
         {
             "time": datetime.fromtimestamp(said.time / 1e9, UTC).isoformat(),
             "slice": said.slice if known else None,
-            "host": said.host if known else None,
+            "host": said.host if known and said.host >= 0 else None,
             "pod": said.pod or None,
             "address": said.ip or None,
             "text": said.text,

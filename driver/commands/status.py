@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from driver.kube.connection import Connection
 
 _SECONDS = 2.0
+_HOSTS = 8
+"""That are asked for the run's figures at the first look: process 0 is on one of the slices' first hosts."""
 
 
 @click.command("status")
@@ -56,14 +57,14 @@ def _facts(connection: Connection, release: str) -> Iterator[dict[str, Any]]:
     from driver.kube import pod_log, snapshot, status
     from driver.kube.gauges import RunGauges
 
-    figures = RunGauges(connection)
+    figures, tries = RunGauges(connection), _HOSTS
     while True:
         seen = snapshot.read(connection, release)
         gauges: Mapping[str, float] = {}
         trouble = ""
         if status.phase(seen, {}) in status.UNDER_WAY:
             try:
-                gauges, trouble = figures.read(seen), figures.trouble
+                gauges, trouble = figures.read(seen, tries), figures.trouble
             except DriverError as error:  # what Kubernetes says of the release is worth showing without them
                 trouble = error.found
         ended = None
@@ -72,7 +73,8 @@ def _facts(connection: Connection, release: str) -> Iterator[dict[str, Any]]:
                 ended = status.end(seen, pod_log.last_words(connection, seen.submitters))
             except DriverError as error:
                 trouble = error.found
-        facts = status.facts(seen, gauges, ended)
+        tries = 1  # who watches asks again
+        facts = status.facts(seen, gauges, ended, figures_known=not trouble)
         if trouble:
             facts["remarks"].append(f"The run's figures cannot be read: {trouble}")
         yield facts
@@ -89,7 +91,7 @@ def _watch(connection: Connection, release: str) -> None:
     with redrawn or nullcontext():
         for facts in _persistently(connection, release):
             if output.as_json():
-                click.echo(json.dumps(facts))
+                click.echo(output.document(facts))
             elif redrawn:
                 redrawn.update(screen.status(facts), refresh=True)
             else:
@@ -103,7 +105,7 @@ def _persistently(connection: Connection, release: str) -> Iterator[dict[str, An
     """The facts, also past an API server that is restarted or upgraded: the run goes on meanwhile."""
     from driver.kube.connection import UnreachableError
 
-    answered = False
+    answered, told = False, ""
     while True:
         try:
             for facts in _facts(connection, release):
@@ -112,5 +114,7 @@ def _persistently(connection: Connection, release: str) -> Iterator[dict[str, An
         except UnreachableError as error:
             if not answered:
                 raise
-            output.stderr().print(f"{error.found} Trying again.", markup=False, soft_wrap=True)
+            if error.found != told:
+                output.stderr().print(f"{error.found} Trying again.", markup=False, soft_wrap=True)
+            told = error.found
             time.sleep(_SECONDS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from driver import followed, gcp_options, output
+from driver.completion import release_argument
 from driver.errors import USAGE, DriverError
 from driver.gcp_options import site_options
 from driver.values import release_name
@@ -24,7 +25,7 @@ _START_SECONDS = 3600
 
 
 @click.command("up")
-@click.argument("release", required=False)
+@release_argument(required=False)
 @values_options
 @click.option("--update-cluster", is_flag=True, help="Lets it switch on what a cluster that is there lacks.")
 @click.option("--dry-run", is_flag=True, help="Says what it would make; makes nothing.")
@@ -34,7 +35,7 @@ _START_SECONDS = 3600
 @site_options
 @output.output_option
 def command(
-    release: str | None,
+    release: str,
     files: tuple[str, ...],
     sets: tuple[str, ...],
     texts: tuple[str, ...],
@@ -131,9 +132,7 @@ def _install(wanted: Wanted, result: Result, *, detach: bool, start_timeout: int
     console, release, namespace = output.stderr(), wanted.release, wanted.site.namespace
     cluster = connection.connect(context=result.context, namespace=namespace)
     planned = installing.plan(cluster, release, wanted.all_values(result.values_file), rerun=False)
-    for finding in installing.check(cluster, planned):
-        if finding.status != "ok":
-            console.print(f"{finding.status}: {finding.found}", markup=False, soft_wrap=True)
+    followed.tell_findings(installing.check(cluster, planned))
     installing.carry_out(cluster, planned, lambda text: console.print(text, markup=False, soft_wrap=True))
     made = {"bootstrap": result.as_data()}
     if not detach:

@@ -38,8 +38,8 @@ def values_for(merged: Mapping[str, Any], before: Revision | None, *, rerun: boo
         raise DriverError(
             f"The run of {before.release} is stopped.",
             rule="An install does not start a stopped run by surprise.",
-            fix="--rerun starts it again from its last checkpoint; --set job.enabled=false changes the release and "
-            "leaves the run stopped",
+            fix=f"driver install {before.release} --rerun starts it again from its last checkpoint; "
+            "--set job.enabled=false changes the release and leaves the run stopped",
         )
     return values
 

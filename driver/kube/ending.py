@@ -68,6 +68,16 @@ def remove_leftovers(connection: Connection, release: str) -> list[str]:
     return unseen
 
 
+def of_job(name: str) -> str:
+    """The labels of a cluster that a RayJob has made (KubeRay 1.5)."""
+    return f"ray.io/originated-from-cr-name={name}"
+
+
+def clusters_of_job(connection: Connection, name: str) -> list[str]:
+    """Names of the RayClusters that a RayJob has made."""
+    return sorted(_names(connection, Listing("rayclusters", of_job(name), form=METADATA))[0])
+
+
 def remove_jobs(connection: Connection, names: list[str], tell: Callable[[str], None]) -> None:
     """Deletes RayJobs, and returns when they are gone: their runs have ended then.
 

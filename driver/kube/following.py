@@ -258,6 +258,10 @@ class Follower:
         if self.snapshot is None or self.view.away:
             return
         gauges = self._source.gauges(self.snapshot)
+        trouble = self._source.trouble
+        if trouble and self.running_at is not None and trouble not in self._told:
+            self._told.add(trouble)
+            self._display.tell(f"the run's figures cannot be read now: {trouble}")
         session = self.training.see(gauges, self._now())
         if gauges and self.running_at is None:
             self.running_at = self._now()

@@ -226,7 +226,7 @@ class Forward:
 
 def _opened(connection: Connection, target: Target) -> object:
     """As tunnel.opened; what may pass is a TunnelError, a refusal a DriverError."""
-    with connection.explained(f"forwarding port {target.port} of {target.pod}", "create", "pods/portforward"):
+    with connection.explained(f"forwarding port {target.port} of {target.pod}", "get", "pods/portforward"):
         try:
             return tunnel.opened(connection, target.namespace, target.pod, target.port)
         except ApiException as error:

@@ -32,16 +32,21 @@ class RunGauges:
         self._reporting = ""
         self._next = 0
 
-    def read(self, snapshot: Snapshot) -> Mapping[str, float]:
+    def read(self, snapshot: Snapshot, tries: int = 1) -> Mapping[str, float]:
         """The gauges by name without their prefix (`step`, `loss`, ...), those that were set in the last two seconds;
         empty where the host has none. Within a second of the last question, what was found then.
+
+        tries: how many hosts are asked at most until one has them; for who will not read again.
 
         Raises a DriverError where the caller may not ask.
         """
         now = self._clock()
         if now - self._asked_at >= gauges.SECONDS:
             self._asked_at, self._found = now, {}
-            self._found = self._search(snapshot)
+            for _ in range(min(tries, max(1, len(reporting_hosts(snapshot))))):
+                self._found = self._search(snapshot)
+                if self._found:
+                    break
         return self._found
 
     def _search(self, snapshot: Snapshot) -> Mapping[str, float]:

@@ -45,7 +45,15 @@ class Plan:
 
     @property
     def starts_a_run(self) -> bool:
-        return bool(self.job) and (self.before is None or self.before.name_of("RayJob") != self.job)
+        before = self.before
+        same = before is not None and before.status == "deployed" and before.name_of("RayJob") == self.job
+        return bool(self.job) and not same
+
+    @property
+    def leaves_a_cluster(self) -> bool:
+        """Whether the release's run was on another cluster: one of its own, or one of another name."""
+        before = self.before.manifests if self.before else ()
+        return _own_cluster(before) or self.replaces_the_cluster
 
     @property
     def replaces_the_cluster(self) -> bool:
@@ -105,9 +113,9 @@ def carry_out(connection: Connection, planned: Plan, tell: Tell) -> Revision:
     """Helm's upgrade --install, after the old job has ended where it has a cluster of its own.
 
     Helm makes the new RayJob before it deletes the old one, and two jobs must not write one run. On a shared cluster
-    the new job waits for the old one there; a cluster of its own knows of no other.
+    the new job waits for the old one there; on another cluster than the old one's it would know of no other.
     """
-    if _own_cluster(planned.rendering):
+    if _own_cluster(planned.rendering.manifests) or planned.leaves_a_cluster:
         others = [name for name in ending.jobs(connection, planned.release) if name != planned.job]
         if others:
             dry_run(connection, planned)  # what Helm or the API server refuses must not cost the old run
@@ -134,8 +142,8 @@ def stop(connection: Connection, release: str, tell: Tell) -> bool:
     before = releases.existing(release)
     check_not_pending(before, connection.namespace)
     old = before.values or {}
-    if attempts.stopped(old):
-        return False
+    if attempts.stopped(old) and before.status == "deployed" and not _goes_on(connection, before):
+        return False  # a stop that failed, or was broken off, is made again
     values = attempts.stop_values(old)
     after = render(values, release, connection.namespace)
     if before.name_of("RayCluster") != _name(after, "RayCluster"):
@@ -154,8 +162,16 @@ def stop(connection: Connection, release: str, tell: Tell) -> bool:
     if running and not _name(after, "RayJob"):
         ending.await_gone(connection, "rayjobs", fields=f"metadata.name={running}")
     elif running:  # suspended: KubeRay removes the job's own cluster
-        ending.await_gone(connection, "rayclusters", labels=f"ray.io/originated-from-cr-name={running}")
+        ending.await_gone(connection, "rayclusters", labels=ending.of_job(running))
     return True
+
+
+def _goes_on(connection: Connection, before: Revision) -> bool:
+    """Whether something of a release's run is there, though its values hold it back."""
+    suspended = before.name_of("RayJob")
+    if not suspended:
+        return bool(ending.jobs(connection, before.release))
+    return bool(ending.clusters_of_job(connection, suspended))
 
 
 def uninstall(connection: Connection, release: str, tell: Tell) -> list[str]:
@@ -198,7 +214,7 @@ def _values_explained(connection: Connection, release: str, *, bare_rerun: bool)
     except DriverError as error:
         if not bare_rerun or error.exit_code != USAGE:
             raise
-        file = f"{release}.yaml"
+        file = f"{release}.release-values.yaml"
         keep = f"helm get values {release} -n {connection.namespace} -o yaml > {file}, and the same with -f {file}"
         raise DriverError(
             error.found,
@@ -242,8 +258,8 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> Rendering
         return chart.render(Values((file,)), release, namespace)
 
 
-def _own_cluster(rendering: Rendering) -> bool:
-    jobs: Sequence[Mapping[str, Any]] = [one for one in rendering.manifests if one["kind"] == "RayJob"]
+def _own_cluster(rendered: Sequence[Mapping[str, Any]]) -> bool:
+    jobs = [one for one in rendered if one["kind"] == "RayJob"]
     return any("rayClusterSpec" in one["spec"] for one in jobs)
 
 

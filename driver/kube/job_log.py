@@ -19,12 +19,11 @@ from driver.kube import parsing, snapshot
 from driver.kube.connection import UnreachableError
 from driver.kube.lists import Listing, Object, collect
 from driver.kube.objects import RayJob
-from driver.kube.pod_log import NANO, Line, PodLog
+from driver.kube.pod_log import NANO, SUBMITTER, Line, PodLog
 
 if TYPE_CHECKING:
     from driver.kube.connection import Connection
 
-SUBMITTER = "ray-job-submitter"
 _ENDED = ("Complete", "Failed", "ValidationFailed", "Suspended")
 _LOOK_SECONDS = 2.0
 # How long an upgrade may take that replaces a RayJob with a cluster of its own: the old one has ended before.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from driver.kube.connection import UnreachableError
 from driver.kube.pod_log import NANO, Line
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _WORKER = "RayTrainWorker"
 _WINDOW = 3 * NANO
 _TEXTS = 1000
 _LOOK_SECONDS = 5.0
+# An address that nobody had at the last look is of a host that is gone, whose lines may go on for a while.
+_UNKNOWN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class Speakers:
         self._look, self._clock = look, clock
         self._hosts: OrderedDict[str, Host] = OrderedDict()
         self._looked_at: float | None = None
+        self._unknown: set[str] = set()
 
     def said(self, line: Line) -> Said:
         """The line with its speaker, without Ray's prefix and colours."""
@@ -77,12 +81,17 @@ class Speakers:
 
     def _host(self, ip: str) -> Host | None:
         now = self._clock()
-        if ip not in self._hosts and (self._looked_at is None or now - self._looked_at >= _LOOK_SECONDS):
+        pause = _UNKNOWN_SECONDS if ip in self._unknown else _LOOK_SECONDS
+        if ip not in self._hosts and (self._looked_at is None or now - self._looked_at >= pause):
             self._looked_at = now
-            there = [host for host in self._look() if host.ip]
+            try:
+                there = [host for host in self._look() if host.ip]
+            except UnreachableError:
+                return None  # the log goes on, and so does the run; the next unknown address looks again
             for host in there:
                 self._hosts[host.ip] = host
                 self._hosts.move_to_end(host.ip)
+            self._unknown = {ip} - self._hosts.keys()
             while len(self._hosts) > max(2 * len(there), 64):
                 self._hosts.popitem(last=False)
         return self._hosts.get(ip)

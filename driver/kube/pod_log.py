@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -31,9 +31,10 @@ _SILENT_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
 _PATIENCE_SECONDS = 300.0
 _END_SECONDS = 30.0
+SUBMITTER = "ray-job-submitter"
+"""KubeRay's name (1.5) of the container that follows the Ray job; a mesh may put others beside it."""
 _LAST_LINES = 1000
 """Not so many bytes: that would cut the end off, which has the cause."""
-_AGAIN_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,6 @@ class PodLog:
         self._since, self._follow, self._tell = since, follow, tell
         self._stopped = stopped or threading.Event()
         self._begun = time.monotonic()
-        self._heard_at = 0.0
         self._last, self._of_last = 0, 0
 
     def __iter__(self) -> Iterator[Line]:
@@ -127,20 +127,19 @@ class PodLog:
                     skip -= 1
                     continue
                 self._of_last = self._of_last + 1 if line.time == self._last else 1
-                self._last, self._heard_at = line.time, time.monotonic()
+                self._last = line.time
                 yield line
         finally:
             answer.close()
 
     def _rest(self) -> BaseHTTPResponse | None:
         """The stream of what was not given out yet, as `_opened`."""
-        now, since = time.monotonic(), self._since
-        # Counted with this machine's clock alone, which may be another than the node's.
-        if self._last:
-            since = int(now - self._heard_at) + _AGAIN_SECONDS
-        elif since is not None:
-            since += int(now - self._begun)
         query = {"container": self._container, "timestamps": "true"}
+        since = None
+        if self._last:  # the stamps are the node's own, so whose clock it is does not matter
+            query["sinceTime"] = datetime.fromtimestamp(self._last // NANO, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        elif self._since is not None:
+            since = self._since + int(time.monotonic() - self._begun)
         if self._follow:
             query["follow"] = "true"
         if since is not None:
@@ -162,10 +161,11 @@ def last_words(connection: Connection, submitters: Iterable[Pod]) -> str:
 
 
 def _last_lines(connection: Connection, pod: str) -> str:
-    """Of a pod's only container; empty where the pod is gone, or it has not started."""
+    """Of a submitter's own container; empty where the pod is gone, or it has not started."""
     with connection.explained(f"reading the log of {pod}", "get", "pods/log"):
         try:
-            answer = _opened(connection, pod, {"tailLines": str(_LAST_LINES)}, _END_SECONDS)
+            query = {"container": SUBMITTER, "tailLines": str(_LAST_LINES)}
+            answer = _opened(connection, pod, query, _END_SECONDS)
         except _NotYetError:
             return ""
         return answer.data.decode(errors="replace") if answer is not None else ""

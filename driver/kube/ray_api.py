@@ -102,7 +102,7 @@ def token(connection: Connection, secret: str) -> str:
     if not secret:
         return ""
     if given := os.environ.get(TOKEN_VARIABLE, ""):
-        return given
+        return _one_word(given, TOKEN_VARIABLE)
     path = f"/api/v1/namespaces/{connection.namespace}/secrets/{secret}"
     with connection.explained(f"reading Ray's token ({TOKEN_VARIABLE} is not set)", "get", f"secrets/{secret}"):
         data = connection.request("GET", path).get("data") or {}
@@ -112,7 +112,19 @@ def token(connection: Connection, secret: str) -> str:
             rule="The pods of a cluster with auth.mode=token get Ray's token from there.",
             fix=f"set {TOKEN_VARIABLE} to the token",
         )
-    return base64.b64decode(data["auth_token"]).decode()
+    return _one_word(base64.b64decode(data["auth_token"]).decode(errors="replace"), f"the secret {secret}")
+
+
+def _one_word(token: str, where: str) -> str:
+    """The token without what an editor puts behind it. An error does not quote it."""
+    word = token.strip()
+    if not word.isascii() or not word.isprintable() or " " in word:
+        raise DriverError(
+            f"Ray's token in {where} has characters that an HTTP header may not have.",
+            rule="It is one word of ASCII letters, digits and signs.",
+            fix=f"set {TOKEN_VARIABLE} to the token",
+        )
+    return word
 
 
 def _running(pod: Object) -> tuple[str, Target] | None:

@@ -129,6 +129,7 @@ class Releases:
                     create_namespace=False,  # pyhelm3's default makes one out of a misspelt name
                     dry_run=dry_run,
                     namespace=self._namespace,
+                    reset_values=True,  # where there are no values Helm would take the release's old ones
                 ),
                 doing,
             )
@@ -158,10 +159,13 @@ class Releases:
         ]
         return sorted(found, key=lambda one: one.number, reverse=True)
 
-    def revision(self, name: str, number: int) -> Revision:
-        """One of the history, with its manifests."""
+    def revision(self, name: str, number: int) -> Revision | None:
+        """One of the history, with its manifests; None where Helm has dropped it meanwhile, as it does the oldest."""
         doing = f"reading revision {number} of {name}"
-        status = self._helm.ask(self._helm.command.status(name, namespace=self._namespace, revision=number), doing)
+        try:
+            status = self._helm.ask(self._helm.command.status(name, namespace=self._namespace, revision=number), doing)
+        except ReleaseNotFoundError:
+            return None
         return _revision(status, None)
 
     def uninstall(self, name: str) -> None:

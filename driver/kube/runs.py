@@ -92,7 +92,10 @@ def earlier(connection: Connection, release: str, alive: Sequence[Run]) -> list[
     going: Run | None = None
     let_go = False  # a job that Kueue admits begins suspended; that is no stop
     for past in reversed(history):
-        job = releases.revision(release, past.number).one("RayJob")
+        revision = releases.revision(release, past.number)
+        if revision is None:
+            continue
+        job = revision.one("RayJob")
         name = str(job["metadata"]["name"]) if job else ""
         held = bool(job and job["spec"].get("suspend"))
         if going is not None and (name != going.job or (held and let_go)):

@@ -26,6 +26,7 @@ class ClusterSource:
         self._connection, self._release = connection, release
         self._changes = Changes(connection, f"{objects.INSTANCE}={release}", _refused)
         self._gauges = RunGauges(connection)
+        self._refused = ""
 
     def __enter__(self) -> Self:
         self._changes.__enter__()
@@ -50,11 +51,19 @@ class ClusterSource:
             raise GoneError(error.found, rule=error.rule, fix=error.fix) from None
 
     def gauges(self, snapshot: Snapshot) -> Mapping[str, float]:
-        return self._gauges.read(snapshot)
+        try:
+            found = self._gauges.read(snapshot)
+        except UnreachableError:
+            raise
+        except DriverError as error:  # a missing right: the run does not need the figures, and neither does its end
+            self._refused = error.found
+            return {}
+        self._refused = ""
+        return found
 
     @property
     def trouble(self) -> str:
-        return self._gauges.trouble
+        return self._refused or self._gauges.trouble
 
     def reasons(self, snapshot: Snapshot) -> Sequence[Reason]:
         return reasons.explain(snapshot)

@@ -15,7 +15,7 @@ from driver.kube.objects import Pod, RayCluster, RayJob, Slice, Snapshot, State
 ENDED = ("succeeded", "failed", "stopped")
 """Phases that end by themselves no more."""
 
-UNDER_WAY = ("waiting", "starting", "training", "retrying")
+UNDER_WAY = ("waiting", "starting", "training", "running", "retrying")
 """Phases in which there may be gauges."""
 
 WITH_WORDS = ("succeeded", "failed")
@@ -50,17 +50,20 @@ def end(snapshot: Snapshot, words: str) -> End:
     return End(outcome.last_checkpoint(job, words), cause)
 
 
-def facts(snapshot: Snapshot, gauges: Mapping[str, float], ended: End | None = None) -> dict[str, Any]:
+def facts(
+    snapshot: Snapshot, gauges: Mapping[str, float], ended: End | None = None, *, figures_known: bool = True
+) -> dict[str, Any]:
     """The keys that docs/status.md lists, all of them always; what is not known is None.
 
     gauges: the run's (docs/progress.md) without their prefix; empty while nothing trains. ended: of `end`.
+    figures_known: whether the gauges could be read at all.
     """
     shape = _shape(snapshot.cluster)
     return {
         "release": snapshot.release,
         "namespace": snapshot.namespace,
         "time": round(snapshot.taken, 3),
-        "phase": phase(snapshot, gauges),
+        "phase": phase(snapshot, gauges, figures_known=figures_known),
         "message": _message(snapshot),
         "cause": ended.cause.as_data() if ended and ended.cause else None,
         "run": _run(snapshot, gauges, shape, ended.last_checkpoint if ended else None),
@@ -73,8 +76,8 @@ def facts(snapshot: Snapshot, gauges: Mapping[str, float], ended: End | None = N
     }
 
 
-def phase(snapshot: Snapshot, gauges: Mapping[str, float]) -> str:
-    """One of: stopped, suspended, waiting, starting, training, retrying, succeeded, failed."""
+def phase(snapshot: Snapshot, gauges: Mapping[str, float], *, figures_known: bool = True) -> str:
+    """One of: stopped, suspended, waiting, starting, training, running, retrying, succeeded, failed."""
     job = snapshot.job
     if job is None or job.deleting:
         return "stopped"
@@ -86,7 +89,9 @@ def phase(snapshot: Snapshot, gauges: Mapping[str, float]) -> str:
         return "suspended"
     if job.status != "RUNNING":
         return "waiting"
-    return "training" if gauges.get("step", -1) >= 0 else "starting"
+    if gauges.get("step", -1) >= 0:
+        return "training"
+    return "starting" if figures_known else "running"
 
 
 def _message(snapshot: Snapshot) -> str:

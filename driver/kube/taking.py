@@ -7,9 +7,9 @@ is gone. Here the pods are deleted with such a grace; everything after that is t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kubernetes import client
+from kubernetes.client import ApiException
 
 from driver.errors import DriverError
 from driver.kube.connection import explained
@@ -20,21 +20,19 @@ if TYPE_CHECKING:
 
 _KUBERNETES_GRACE_SECONDS = 30
 _NOT_FOUND = 404
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 def check_right(connection: Connection) -> None:
     """Raises a DriverError where the caller may not delete pods, with what is needed."""
-    api: Any = client.AuthorizationV1Api(connection.api)  # its types say that every field may be missing
-    review = client.V1SelfSubjectAccessReview(
-        spec=client.V1SelfSubjectAccessReviewSpec(
-            resource_attributes=client.V1ResourceAttributes(
-                namespace=connection.namespace, verb="delete", resource="pods", group=""
-            )
-        )
-    )
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"namespace": connection.namespace, "verb": "delete", "resource": "pods"}},
+    }
     with explained("asking what you may do", "create", "selfsubjectaccessreviews"):
-        answer = api.create_self_subject_access_review(review)
-    if not answer.status.allowed:
+        answer = connection.request("POST", _REVIEWS, body=review)
+    if not answer["status"]["allowed"]:
         namespace = connection.namespace
         raise DriverError(
             f"You may not delete pods in namespace {namespace}.",
@@ -51,21 +49,22 @@ def take(connection: Connection, pods: Sequence[Pod], grace: int) -> None:
     grace: seconds at most. A pod's own terminationGracePeriodSeconds, where it is less, holds, as on a node that is
     shut down. 0: the hosts vanish.
     """
-    core = client.CoreV1Api(connection.api)
     seconds = min(grace, _own_grace(connection, pods[0]))
     for pod in pods:
         with explained(f"deleting pod {pod.name}", "delete", "pods"):
             try:
-                core.delete_namespaced_pod(pod.name, connection.namespace, grace_period_seconds=seconds)
-            except client.ApiException as error:
+                connection.request("DELETE", _path(connection, pod), {"gracePeriodSeconds": str(seconds)})
+            except ApiException as error:
                 if error.status != _NOT_FOUND:
                     raise
 
 
 def _own_grace(connection: Connection, pod: Pod) -> int:
     """All hosts of a group have the same."""
-    core: Any = client.CoreV1Api(connection.api)
     with explained(f"reading pod {pod.name}", "get", "pods"):
-        found = core.read_namespaced_pod(pod.name, connection.namespace)
-    seconds = found.spec.termination_grace_period_seconds
+        seconds = connection.request("GET", _path(connection, pod))["spec"].get("terminationGracePeriodSeconds")
     return _KUBERNETES_GRACE_SECONDS if seconds is None else int(seconds)
+
+
+def _path(connection: Connection, pod: Pod) -> str:
+    return f"/api/v1/namespaces/{connection.namespace}/pods/{pod.name}"

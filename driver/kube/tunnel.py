@@ -11,11 +11,15 @@ from __future__ import annotations
 import selectors
 import socket
 import ssl
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kubernetes import client
 from kubernetes.client import ApiException
 from kubernetes.stream import ws_client
-from websocket import ABNF, WebSocketBadStatusException, WebSocketException
+from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException
+
+from driver.kube.connection import CONNECT_SECONDS
 
 if TYPE_CHECKING:
     from driver.kube.connection import Connection
@@ -49,7 +53,7 @@ def opened(connection: Connection, namespace: str, pod: str, port: int) -> Any:
         headers["authorization"] = bearer
     url = f"{configuration.host}/api/v1/namespaces/{namespace}/pods/{pod}/portforward?ports={port}"
     try:
-        return ws_client.create_websocket(configuration, ws_client.get_websocket_url(url), headers)
+        return _websocket(configuration, ws_client.get_websocket_url(url), headers)
     except WebSocketBadStatusException as error:
         body = (error.resp_body or b"").decode(errors="replace")
         refused = ApiException(status=error.status_code, reason=body or str(error))
@@ -57,6 +61,29 @@ def opened(connection: Connection, namespace: str, pod: str, port: int) -> Any:
         raise refused from None
     except (OSError, WebSocketException) as error:
         raise TunnelError(f"the Kubernetes API cannot be reached: {error}") from error
+
+
+def _websocket(configuration: client.Configuration, url: str, headers: Mapping[str, str]) -> WebSocket:
+    """As the client library's create_websocket, which waits for ever for a server that accepts and says nothing."""
+    tls: dict[str, Any] = {"cert_reqs": ssl.CERT_NONE}
+    if configuration.verify_ssl:
+        tls["cert_reqs"] = ssl.CERT_REQUIRED
+        if configuration.ssl_ca_cert:
+            tls["ca_certs"] = configuration.ssl_ca_cert
+        if configuration.assert_hostname is not None:
+            tls["check_hostname"] = configuration.assert_hostname
+    named = {
+        "certfile": configuration.cert_file,
+        "keyfile": configuration.key_file,
+        "server_hostname": configuration.tls_server_name,
+    }
+    websocket = WebSocket(sslopt=tls | {name: value for name, value in named.items() if value})
+    options: dict[str, Any] = {"header": [f"{name}: {value}" for name, value in headers.items()]}
+    if configuration.proxy or configuration.proxy_headers:
+        options = ws_client.websocket_proxycare(options, configuration, url, dict(headers))
+    connect: Any = websocket.connect  # it has no types
+    connect(url, timeout=CONNECT_SECONDS, **options)
+    return websocket
 
 
 class Tunnel:

@@ -106,13 +106,15 @@ class Changes:
                     version = version_of(self._connection, listing)
                     self._known.add(resource)
                     self._rang.set()  # what has changed before that is not known
+                began = time.monotonic()
                 for event in events(self._connection, listing, version, opened=partial(self._opened, resource)):
                     pause = _FIRST_PAUSE_SECONDS
                     version = event["object"]["metadata"]["resourceVersion"]
                     if event["type"] != "BOOKMARK":
                         self._rang.set()
                 self._answered(resource)
-                continue  # the server's own end of it
+                if time.monotonic() - began > 1.0:
+                    continue  # the server's own end of it; a proxy's comes at once, and again and again
             except client.ApiException as error:
                 # A login that has lasted so far is renewed by the client, a moment later.
                 if error.status in _REFUSALS and not (error.status == _UNAUTHORIZED and resource in self._known):

@@ -163,7 +163,7 @@ def test_an_operator_may_do_what_the_notes_tell_and_change_nothing():
     # kubectl get, logs job/NAME, events, port-forward svc/NAME
     assert allowed >= {
         *(("rayclusters", "get"), ("rayjobs", "get"), ("pods", "list"), ("events", "list"), ("jobs", "get")),
-        *(("pods/log", "get"), ("services", "get"), ("pods/portforward", "create")),
+        *(("pods/log", "get"), ("services", "get"), ("pods/portforward", "get"), ("pods/portforward", "create")),
     }
     assert {verb for resource, verb in allowed if resource != "pods/portforward"} == {"get", "list", "watch"}
     assert not {"secrets", "pods/exec", "*"} & {resource for resource, _ in allowed}

@@ -29,7 +29,8 @@ class Running:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def await_words(self, words: str, seconds: float) -> None:
         """Until a line of stderr has them."""
@@ -44,6 +45,7 @@ class Running:
     def facts(self, seconds: float) -> tuple[int, dict[str, Any]]:
         """The exit code and the JSON on stdout, empty where there is none; at most so many seconds from now."""
         code = self.process.wait(seconds)
+        self._listener.join(10)  # until stderr is read to its end
         out = self.process.stdout.read() if self.process.stdout else ""
         return code, json.loads(out) if out.strip() else {}
 

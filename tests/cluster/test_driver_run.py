@@ -6,6 +6,7 @@ The tests go through it in order, each on what the one before has left.
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,12 @@ from tests.cluster.driver_command import Running, run, values
 from tests.cluster.release import Release
 
 # It trains until it is stopped.
-LONG = ("job.steps=100000", "job.maxtext.checkpoint_period=5", "job.maxtext.max_target_length=64")
+LONG = (
+    "job.steps=100000",
+    "job.maxtext.checkpoint_period=5",
+    "job.maxtext.max_target_length=64",
+    "operators.subjects.watcher=ServiceAccount",
+)
 HOSTS = [(0, 0), (0, 1), (1, 0), (1, 1)]
 START_SECONDS = 900
 
@@ -69,6 +75,16 @@ def test_the_nodes_of_ray_are_the_hosts(demo: Release, first: Running):
     assert [(one["slice"], one["worker"]) for one in hosts] == HOSTS
     assert {one["topology"] for one in hosts} == {"2x4"}
     assert {one["pod"] for one in hosts} == {pod.metadata.name for pod in demo.workers()}
+
+
+def test_who_has_the_charts_role_and_no_other_right_sees_the_same(demo: Release, first: Running, tmp_path: Path):
+    watcher = driver_command.as_service_account(demo, "watcher", tmp_path)
+    status = told(watcher, "status")
+    assert status["phase"] == "training"
+    assert not [remark for remark in status["remarks"] if "figures cannot be read" in remark]
+    assert len(told(watcher, "nodes")["nodes"]) == 1 + len(HOSTS)
+    assert "completed step" in run(watcher, "logs")
+    assert told(watcher, "runs")["runs"][0]["result"] == "running"
 
 
 def test_ctrl_c_leaves_the_run_going(demo: Release, first: Running):

@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from kubernetes import watch
 
 from driver.cli import run
-from tests.cluster import driver_command
 from tests.cluster.buckets import FolderBucket
 from tests.cluster.release import Release
 
@@ -79,10 +77,3 @@ def test_a_pod_that_the_tpu_webhook_refuses_is_told(demo: Release, told: Told):
     demo.kubectl("patch", "raycluster", demo.cluster_name(), "--type=json", "--patch", json.dumps(wrong))
     demo.kubectl("delete", "pods", "--selector=ray.io/node-type=worker", "--wait=false")  # and are made anew
     until(told, demo, lambda status: any(reason["kind"] == "webhookRefused" for reason in status["pending"]))
-
-
-def test_who_has_the_charts_role_and_no_other_right_sees_the_status(demo: Release, tmp_path: Path):
-    demo.install(WITHOUT_A_RUN, "operators.subjects.watcher=ServiceAccount")
-    watcher = driver_command.as_service_account(demo, "watcher", tmp_path)
-    status = json.loads(driver_command.run(watcher, "status", "--output", "json"))
-    assert (status["release"], status["phase"]) == (demo.name, "stopped")

@@ -128,12 +128,12 @@ def test_a_release_that_helm_left_half_way_is_told_with_the_way_out(api, capsys,
     assert ("helm rollback demo" if status == "pending-upgrade" else "driver uninstall demo") in told
 
 
-def leave(api, status, monkeypatch):
-    """The last revision as a Helm that was killed leaves it."""
+def leave(api, status, monkeypatch, revision=1):
+    """The last revision as a Helm that failed or was killed leaves it."""
     import base64
     import gzip
 
-    secret = api.get("secrets", "sh.helm.release.v1.demo.v1")
+    secret = api.get("secrets", f"sh.helm.release.v1.demo.v{revision}")
     packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
     release = json.loads(gzip.decompress(packed))
     release["info"]["status"] = status
@@ -167,6 +167,28 @@ def test_a_stopped_run_is_told_as_stopped_and_starts_by_rerun(api, capsys):
     assert "was stopped before" in capsys.readouterr().out
     assert cli.run(["install", "demo", "--rerun", "--detach"]) == 0
     only(api.names("rayjobs"))
+
+
+def test_a_stop_that_failed_is_made_again(api, capsys, monkeypatch):
+    """Helm's last revision is the failed one, with the values of the stop, and the run goes on."""
+    install()
+    running = api.get("rayjobs", only(api.names("rayjobs")))
+    cli.run(["stop", "demo"])
+    leave(api, "failed", monkeypatch, revision=2)
+    api.put("rayjobs", running)
+    capsys.readouterr()
+    assert cli.run(["stop", "demo"]) == 0
+    assert "is stopped" in capsys.readouterr().out
+
+
+def test_a_run_that_gets_another_cluster_has_ended_on_the_old_one_before(api):
+    install("--set", "rayJob.ownCluster=true")
+    old = only(api.names("rayjobs"))
+    KubeRay(api).end_when_deleted(old)
+    assert install() == 0
+    deleted = next(i for i, call in enumerate(api.calls) if call.method == "DELETE" and old in call.target)
+    writes = [i for i, call in enumerate(api.calls) if call.method in ("POST", "PATCH") and "/rayjobs" in call.target]
+    assert max(writes) > deleted
 
 
 def test_a_run_with_its_own_cluster_is_suspended(api, capsys):

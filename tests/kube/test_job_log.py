@@ -12,6 +12,7 @@ import pytest
 from driver.errors import DriverError
 from driver.kube import job_log, pod_log
 from driver.kube.job_log import JobLog
+from driver.kube.pod_log import NANO
 from tests.kube import manifests
 from tests.kube.server.api import Api
 
@@ -117,6 +118,17 @@ def test_a_stream_that_breaks_loses_and_repeats_no_line(submitted):
         submitted.logs.await_begun(2 + at // 10)
     finish(submitted)
     assert reading.end() == STEPS
+
+
+def test_a_stream_that_breaks_in_what_was_said_long_ago_loses_no_line(submitted):
+    """How long ago a line was read says nothing of when it was said."""
+    reading, long_ago = Reading(submitted), time.time_ns() - 3600 * NANO
+    submitted.logs.say(FIRST, *STEPS[:10], at=long_ago)
+    reading.await_lines(10)
+    submitted.cut_streams()
+    submitted.logs.say(FIRST, *STEPS[10:20], at=long_ago + 60 * NANO)
+    finish(submitted)
+    assert reading.end() == STEPS[:20]
 
 
 def test_an_api_server_that_is_away_is_waited_for(submitted):

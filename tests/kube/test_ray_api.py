@@ -75,5 +75,17 @@ def test_a_token_in_the_environment_needs_no_secret(api, monkeypatch):
     assert ray_api.token(api.connection(), "demo") == "given"
 
 
+def test_what_an_editor_puts_behind_a_token_is_not_of_it(api, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "given\n")
+    assert ray_api.token(api.connection(), "demo") == "given"
+
+
+def test_a_token_that_no_header_takes_is_refused_and_not_shown(api, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "se\ncret")
+    with pytest.raises(DriverError) as refused:
+        ray_api.token(api.connection(), "demo")
+    assert "cret" not in str(refused.value)
+
+
 def test_a_cluster_without_a_token_needs_none(api):
     assert ray_api.token(api.connection(), parsing.ray_cluster(manifests.ray_cluster()).token_secret) == ""

@@ -44,6 +44,16 @@ def test_a_log_that_may_not_be_read_says_which_right_is_missing(api):
         words(api, submitter("a", ""))
 
 
+def test_figures_that_may_not_be_read_are_trouble_and_do_not_end_the_following(api):
+    api.put_all(manifests.whole())
+    api.faults.denied.add(("get", "pods/portforward"))
+    source = ClusterSource(api.connection(), "demo")
+    seen = source.snapshot()
+    assert seen is not None
+    assert source.gauges(seen) == {}
+    assert "pods/portforward" in source.trouble
+
+
 def test_an_api_server_that_is_away_is_no_error(api):
     source = ClusterSource(api.connection(), "demo")
     api.stop()

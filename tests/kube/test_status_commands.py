@@ -57,7 +57,7 @@ def _said(api: Api, words: str) -> None:
 
 def test_the_only_release_is_shown_where_none_is_named(kubeconfig: Path, capsys: pytest.CaptureFixture[str]):
     assert run(["status", "--kubeconfig", str(kubeconfig)]) == 0
-    assert "demo starting" in capsys.readouterr().out
+    assert "demo running" in capsys.readouterr().out
 
 
 def test_figures_that_cannot_be_read_are_a_remark_and_the_rest_is_shown(
@@ -93,7 +93,7 @@ def test_watching_ends_with_the_run_and_tells_one_document_a_line(
     api.faults.hooks.append(end_at_the_third)
     assert run(["status", "demo", "--watch", "--kubeconfig", str(kubeconfig), "--output", "json"]) == 0
     phases = [json.loads(line)["phase"] for line in capsys.readouterr().out.splitlines()]
-    assert phases == ["starting", "starting", "succeeded"]
+    assert phases == ["running", "running", "succeeded"]
 
 
 def test_watching_outlasts_an_api_server_that_is_away(

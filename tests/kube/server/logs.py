@@ -69,6 +69,8 @@ class Logs:
     def _lines(self, log: Log, query: Mapping[str, str], begun: int) -> Iterator[bytes]:
         follow, stamped = query.get("follow") == "true", query.get("timestamps") == "true"
         since = time.time_ns() - int(query["sinceSeconds"]) * _NANO if "sinceSeconds" in query else 0
+        if "sinceTime" in query:
+            since = int(datetime.fromisoformat(query["sinceTime"]).timestamp()) * _NANO
         sent = max(0, len(log.lines) - int(query["tailLines"])) if "tailLines" in query else 0
         while True:
             with self._objects.changed:
