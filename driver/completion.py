@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from driver.errors import DriverError
-
-# As Helm has it (pkg/chart/common/util/validate.go); the chart's own limit is narrower.
-_RELEASE = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_LONGEST = 53
+from driver.kube import names
 
 
 class Release(click.ParamType[str]):
@@ -26,10 +22,8 @@ class Release(click.ParamType[str]):
     name = "release"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value and (len(value) > _LONGEST or not re.fullmatch(_RELEASE, value)):
-            self.fail(
-                f"{value!r} cannot be a release's name: lower-case letters, digits and dashes, at most {_LONGEST}."
-            )
+        if value and not names.is_release(value):
+            self.fail(f"{value!r} cannot be a release's name. {names.RULE}")
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -83,13 +83,23 @@ def _give_up(pools: list[Pool]) -> str:
     return f"wait for {', '.join(users)}{f', or end it: {"; ".join(stops)}' if stops else ''}"
 
 
+def _kept(node: Object) -> tuple[str, Object]:
+    """Of a node, by its name, what is looked at: the whole of one has some ten kilobytes."""
+    status = node.get("status", {})
+    return str(node["metadata"]["name"]), {
+        "metadata": {"labels": node["metadata"].get("labels", {})},
+        "spec": {name: node.get("spec", {}).get(name) for name in ("unschedulable", "taints")},
+        "status": {name: status.get(name) or {} for name in ("conditions", "allocatable")},
+    }
+
+
 def look(connection: Connection, selector: Mapping[str, str], chips: int, release: str) -> list[Pool]:
     """The node pools that have nodes of the selector, by name. What this release uses itself counts as free.
 
     Without the right to list pods of all namespaces, what others use is not known and not counted.
     """
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    nodes = dict(collect(connection, Listing("nodes", labels), lambda node: (str(node["metadata"]["name"]), node)))
+    nodes = dict(collect(connection, Listing("nodes", labels), _kept))
     users = _users(connection, set(nodes), release)
     pools: dict[str, Pool] = defaultdict(lambda: Pool(""))
     for name, node in nodes.items():

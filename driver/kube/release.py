@@ -7,7 +7,6 @@ there is no state file here.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from pyhelm3.errors import ReleaseNotFoundError
 
 from driver import resources
 from driver.errors import USAGE, DriverError
+from driver.kube import names
 from driver.kube.connection import Connection
 from driver.kube.helm import Helm
 from driver.resources import CHART_NAME
@@ -26,9 +26,6 @@ ATTEMPT = ("job", "attempt")
 ENABLED = ("job", "enabled")
 SUSPEND = ("rayJob", "suspend")
 _PENDING = {"pending-install", "pending-upgrade", "pending-rollback", "uninstalling"}
-# https://github.com/helm/helm/blob/main/pkg/chart/common/util/validate.go
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LONGEST_NAME = 53
 
 
 class InterruptedInHelmError(DriverError):
@@ -207,10 +204,10 @@ class Releases:
 
 def check_name(name: str) -> None:
     """Raises a DriverError where Helm takes no release of this name. The chart's own limit is narrower: its `names`."""
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+    if not names.is_release(name):
         raise DriverError(
             f"{name!r} cannot be a release's name.",
-            rule=f"It has lower-case letters, digits and dashes, and at most {_LONGEST_NAME} of them.",
+            rule=names.RULE,
             fix="a name such as llama3-70b",
             exit_code=USAGE,
         )
