@@ -106,7 +106,7 @@ def _list(api: CustomObjectsApi, kind: str, namespace: str) -> list[Mapping[str,
             if error.status == _NOT_FOUND:  # no KubeRay on it
                 return []
             raise
-    return list(answer["items"])
+    return list(answer.get("items") or [])
 
 
 def _release(metadata: Mapping[str, Any]) -> Release:

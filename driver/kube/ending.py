@@ -63,7 +63,7 @@ def remove_leftovers(connection: Connection, release: str) -> list[str]:
             continue
         except NotFoundError:  # the cluster does not have the kind
             continue
-        for one in found["items"]:
+        for one in found.get("items") or []:  # null for none
             _delete(connection, kind, f"{collection}/{one['metadata']['name']}")
     return unseen
 

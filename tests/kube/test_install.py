@@ -367,4 +367,4 @@ def test_values_of_a_rerun_that_lack_the_release_s_are_told_how_to_keep_them(cap
     told = capsys.readouterr().err
     assert "storage.bucket" in told
     assert "they replace its own" in told
-    assert "helm get values demo -n team -o yaml > demo.yaml" in told
+    assert "helm get values demo -n team -o yaml > demo.release-values.yaml" in told

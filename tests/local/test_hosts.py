@@ -102,7 +102,7 @@ def test_slices_come_vanish_and_come_back(cluster, tmp_path):
     [host] = hosts.slices[1]
     host.vanish()
     host.state = State.GONE
-    assert not processes_of(host.address + " ")
+    until(lambda: not processes_of(host.address + " "), "the kernel has ended all that ran on the host")
     gone = nodes["slice-1"]["node_id"]
     until(lambda: any(n["node_id"] == gone and n["state"] == "DEAD" for n in hosts.dashboard.nodes()), "Ray notices")
     assert hosts.states() == {0: State.READY, 1: State.GONE}

@@ -59,7 +59,7 @@ def _listed(plural: str, page: list[Object], accept: str) -> Object:
         }
     items = [in_form(one, accept) for one in page]
     if "as=PartialObjectMetadata" in accept:
-        return {"apiVersion": _METADATA["apiVersion"], "kind": f"{_METADATA['kind']}List", "items": items}
+        return {"apiVersion": _METADATA["apiVersion"], "kind": f"{_METADATA['kind']}List", "items": items or None}
     return {"apiVersion": KINDS[plural].version, "kind": f"{KINDS[plural].name}List", "items": items}
 
 
