@@ -67,13 +67,3 @@ def test_a_bucket_that_refuses_the_service_account_is_told(demo: Release, told: 
     demo.bucket.bind([])
     demo.install(WITHOUT_A_RUN)
     until(told, demo, lambda status: any(reason["kind"] == "bucketRefused" for reason in status["pending"]))
-
-
-@pytest.mark.full
-def test_a_pod_that_the_tpu_webhook_refuses_is_told(demo: Release, told: Told):
-    """The chart refuses such values, so the cluster is changed behind its back."""
-    demo.install(WITHOUT_A_RUN)
-    wrong = [{"op": "replace", "path": "/spec/workerGroupSpecs/0/numOfHosts", "value": 3}]
-    demo.kubectl("patch", "raycluster", demo.cluster_name(), "--type=json", "--patch", json.dumps(wrong))
-    demo.kubectl("delete", "pods", "--selector=ray.io/node-type=worker", "--wait=false")  # and are made anew
-    until(told, demo, lambda status: any(reason["kind"] == "webhookRefused" for reason in status["pending"]))
