@@ -154,14 +154,19 @@ def _unknown_key(path: str, key: str) -> str:
     return f"The chart has no value {full}. {path or 'At the top'} has {', '.join(known)}."
 
 
-def _keys_below(path: str) -> list[str]:
+def schema_of(path: str) -> dict[str, Any]:
+    """What the chart's schema says of a value, such as job.steps; empty where it knows none. The top for no path."""
     schema = json.loads((resources.chart_dir() / "values.schema.json").read_text())
     node = schema
     for key in filter(None, path.split(".")):
         node = node.get("properties", {}).get(key, {})
         while "$ref" in node:
             node = _at(schema, node["$ref"])
-    return sorted(node.get("properties", {}))
+    return dict(node)
+
+
+def _keys_below(path: str) -> list[str]:
+    return sorted(schema_of(path).get("properties", {}))
 
 
 def _at(schema: dict[str, Any], reference: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from driver import chart, resources
+from driver import chart
 from driver.errors import USAGE, DriverError
 from driver.values import Values
 
@@ -65,16 +65,7 @@ def _numbers_made_text(sets: tuple[str, ...]) -> Iterator[tuple[str, int]]:
 
 def _wants_number(path: str) -> bool:
     """Whether the chart's schema takes nothing but a number there, so that text is no way out."""
-    schema = json.loads((resources.chart_dir() / "values.schema.json").read_text())
-    node = schema
-    for key in path.split("."):
-        node = node.get("properties", {}).get(key, {})
-        while "$ref" in node:
-            found = schema
-            for part in node["$ref"].removeprefix("#/").split("/"):
-                found = found[part]
-            node = found
-    return node.get("type") in ("integer", "number")
+    return chart.schema_of(path).get("type") in ("integer", "number")
 
 
 def _numbers(content: Any, path: str = "") -> Iterator[tuple[str, int]]:

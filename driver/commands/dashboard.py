@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import webbrowser
 
@@ -41,6 +40,7 @@ def command(release: str, open_browser: bool, port: int | None, grafana: bool) -
     from driver.kube import grafana as grafanas
     from driver.kube import ray_api, snapshot
     from driver.kube.forwarding import Forward
+    from driver.local.machine import port_is_free
 
     connection = kube_options.connection()
     name = snapshot.existing_release(connection, release)
@@ -51,13 +51,13 @@ def command(release: str, open_browser: bool, port: int | None, grafana: bool) -
             click.echo(what, err=True)
 
         found = grafanas.find(connection) if grafana else None
-        first = _PORT if port is None and _free(_PORT) else port or 0
+        first = _PORT if port is None and port_is_free(_PORT) else port or 0
         ray = stack.enter_context(
             Forward(connection, lambda: ray_api.head(connection, name), first, lambda what: tell(f"Ray: {what}"))
         )
         urls: dict[str, str | None] = {"ray": ray.url, "grafana": None}
         if found:
-            second = _GRAFANA_PORT if _free(_GRAFANA_PORT) else 0
+            second = _GRAFANA_PORT if port_is_free(_GRAFANA_PORT) else 0
             forward = Forward(
                 connection,
                 lambda: grafanas.target(connection, found),
@@ -78,13 +78,3 @@ def command(release: str, open_browser: bool, port: int | None, grafana: bool) -
                     tell(f"no browser could be opened: open {url}")
         with contextlib.suppress(KeyboardInterrupt):
             ended.wait()
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as wire:
-        wire.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            wire.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -61,7 +61,7 @@ def _facts(connection: Connection, release: str) -> Iterator[dict[str, Any]]:
     while True:
         seen = snapshot.read(connection, release)
         gauges: Mapping[str, float] = {}
-        trouble = ""
+        trouble = words = ""
         if status.phase(seen, {}) in status.UNDER_WAY:
             try:
                 gauges, trouble = figures.read(seen, tries), figures.trouble
@@ -72,11 +72,13 @@ def _facts(connection: Connection, release: str) -> Iterator[dict[str, Any]]:
             try:
                 ended = status.end(seen, pod_log.last_words(connection, seen.submitters))
             except DriverError as error:
-                trouble = error.found
+                words = error.found
         tries = 1  # who watches asks again
         facts = status.facts(seen, gauges, ended, figures_known=not trouble)
         if trouble:
             facts["remarks"].append(f"The run's figures cannot be read: {trouble}")
+        if words:
+            facts["remarks"].append(f"How the run ended cannot be read: {words}")
         yield facts
 
 

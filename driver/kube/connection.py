@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -65,20 +64,6 @@ class Connection:
     namespace: str
     context: str
     kubeconfig: Path | None = None
-
-    @cached_property
-    def core(self) -> client.CoreV1Api:
-        return client.CoreV1Api(self.api)
-
-    @cached_property
-    def custom(self) -> client.CustomObjectsApi:
-        return client.CustomObjectsApi(self.api)
-
-    @contextmanager
-    def explained(self, doing: str, verb: str, resource: str) -> Iterator[None]:
-        """As the function of this name."""
-        with explained(doing, verb, resource):
-            yield
 
     def request(
         self,

@@ -17,7 +17,7 @@ from kubernetes.client import ApiException
 
 from driver.errors import DriverError
 from driver.kube import tunnel
-from driver.kube.connection import message_of
+from driver.kube.connection import explained, message_of
 from driver.kube.tunnel import NotListeningError, Tunnel, TunnelError
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Forward:
 
 def _opened(connection: Connection, target: Target) -> object:
     """As tunnel.opened; what may pass is a TunnelError, a refusal a DriverError."""
-    with connection.explained(f"forwarding port {target.port} of {target.pod}", "get", "pods/portforward"):
+    with explained(f"forwarding port {target.port} of {target.pod}", "get", "pods/portforward"):
         try:
             return tunnel.opened(connection, target.namespace, target.pod, target.port)
         except ApiException as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kubernetes import client
 
-from driver.kube.connection import Connection
+from driver.kube.connection import Connection, explained
 
 PAGE = 500
 
@@ -76,7 +76,7 @@ def collect_versioned[T](
             version = str(page.get("metadata", {}).get("resourceVersion") or "")
             yield page
 
-    with connection.explained(f"reading {listing.resource}", "list", listing.resource):
+    with explained(f"reading {listing.resource}", "list", listing.resource):
         for left in reversed(range(_TRIES)):
             try:
                 kept = (keep(one) for page in pages() for one in _objects(page))

@@ -157,7 +157,6 @@ class RayJob:
     attempt: int
     steps: int
     cluster: str
-    owns_cluster: bool
     submission_id: str
     status: str
     deployment: str

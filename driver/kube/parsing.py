@@ -110,7 +110,6 @@ def ray_job(whole: Object) -> RayJob:
         attempt=int(notes.get(f"{_RUN}attempt", 0)),
         steps=int(notes.get(f"{_RUN}steps", 0)),
         cluster=status.get("rayClusterName") or selected,
-        owns_cluster=not selected,
         submission_id=status.get("jobId") or "",
         status=status.get("jobStatus") or "",
         deployment=status.get("jobDeploymentStatus") or "",

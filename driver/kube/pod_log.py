@@ -17,7 +17,7 @@ from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from driver.errors import DriverError
-from driver.kube.connection import UnreachableError
+from driver.kube.connection import UnreachableError, explained
 
 if TYPE_CHECKING:
     from driver.kube.connection import Connection
@@ -100,7 +100,7 @@ class PodLog:
 
     def _ended(self) -> bool:
         """Whether the container's last line is written; also when the pod is gone."""
-        with self._connection.explained(f"reading pod {self._pod}", "get", "pods"):
+        with explained(f"reading pod {self._pod}", "get", "pods"):
             try:
                 pod = self._connection.request("GET", _path(self._connection, self._pod))
             except ApiException as error:
@@ -162,7 +162,7 @@ def last_words(connection: Connection, submitters: Iterable[Pod]) -> str:
 
 def _last_lines(connection: Connection, pod: str) -> str:
     """Of a submitter's own container; empty where the pod is gone, or it has not started."""
-    with connection.explained(f"reading the log of {pod}", "get", "pods/log"):
+    with explained(f"reading the log of {pod}", "get", "pods/log"):
         try:
             query = {"container": SUBMITTER, "tailLines": str(_LAST_LINES)}
             answer = _opened(connection, pod, query, _END_SECONDS)
@@ -179,7 +179,7 @@ def _opened(
     connection: Connection, pod: str, query: Mapping[str, str], silent_seconds: float
 ) -> BaseHTTPResponse | None:
     """The stream of a log, None where the pod is gone. Raises _NotYetError before the container has started."""
-    with connection.explained(f"reading the log of {pod}", "get", "pods/log"):
+    with explained(f"reading the log of {pod}", "get", "pods/log"):
         path = f"{_path(connection, pod)}/log"
         response: BaseHTTPResponse = connection.send("GET", path, query, read_seconds=silent_seconds).response
         if response.status == HTTPStatus.OK:

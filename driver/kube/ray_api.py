@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from driver.errors import DriverError
 from driver.kube import objects, parsing
+from driver.kube.connection import explained
 from driver.kube.forwarding import Target, http_get
 from driver.kube.lists import Listing, Object, collect
 from driver.kube.tunnel import NotListeningError, TunnelError
@@ -104,7 +105,7 @@ def token(connection: Connection, secret: str) -> str:
     if given := os.environ.get(TOKEN_VARIABLE, ""):
         return _one_word(given, TOKEN_VARIABLE)
     path = f"/api/v1/namespaces/{connection.namespace}/secrets/{secret}"
-    with connection.explained(f"reading Ray's token ({TOKEN_VARIABLE} is not set)", "get", f"secrets/{secret}"):
+    with explained(f"reading Ray's token ({TOKEN_VARIABLE} is not set)", "get", f"secrets/{secret}"):
         data = connection.request("GET", path).get("data") or {}
     if "auth_token" not in data:
         raise DriverError(

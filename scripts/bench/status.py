@@ -31,7 +31,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from kubernetes import watch
+from kubernetes import client, watch
 from rich.console import Console
 
 from driver import chart, resources
@@ -149,7 +149,7 @@ def _made(connection: Connection, slices: int) -> Iterator[None]:
 
 def _core(connection: Connection) -> Any:
     """Its types want the client's objects, and it takes plain ones as well."""
-    return connection.core
+    return client.CoreV1Api(connection.api)
 
 
 def _await_service_account(core: Any, namespace: str) -> None:
@@ -175,7 +175,7 @@ def _make_release(connection: Connection, slices: int) -> Object:
         manifest = dict(rendering.one(kind))
         manifest["metadata"] = {**manifest["metadata"], "namespace": connection.namespace}
         manifest["spec"] = {**manifest["spec"], "managedBy": _NOT_KUBERAYS}
-        made[kind] = connection.custom.create_namespaced_custom_object(
+        made[kind] = client.CustomObjectsApi(connection.api).create_namespaced_custom_object(
             "ray.io", "v1", connection.namespace, plural, manifest
         )
     return dict(made["RayCluster"])

@@ -14,7 +14,7 @@ import urllib.request
 import pytest
 
 from driver.errors import DriverError
-from driver.kube import forwarding, ray_api
+from driver.kube import forwarding, ray_api, tunnel
 from driver.kube.forwarding import Forward, http_get
 from driver.kube.tunnel import Tunnel, TunnelError
 from tests.kube import manifests
@@ -93,6 +93,15 @@ def test_a_pod_that_does_not_answer_is_given_up(api):
         api.ports[HEAD, 8265] = deaf.getsockname()[1]
         with pytest.raises(TunnelError, match="timed out"):
             http_get(api.connection(), NAMESPACE, HEAD, 8265, "/", seconds=0.2)
+
+
+def test_an_api_server_that_accepts_and_says_nothing_is_given_up(api, monkeypatch):
+    monkeypatch.setattr(tunnel, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"wss://127.0.0.1:{deaf.getsockname()[1]}/"
+        monkeypatch.setattr("kubernetes.stream.ws_client.get_websocket_url", lambda _: url)
+        with pytest.raises(TunnelError, match="cannot be reached: .*timed out"):
+            http_get(api.connection(), NAMESPACE, HEAD, 8265, "/")
 
 
 def test_the_port_leads_to_the_pod(api):
