@@ -12,6 +12,7 @@ attempt: 1
 steps: 100
 outputDirectory: /data
 compileCacheDirectory: /data/.compile-cache
+compiledTrainstepsDirectory: ""
 versions: {chart: 0.1.0, ray: 2.60.0, maxtext: 0.2.5}
 tpu: {type: v6e, topology: 4x4, rayAcceleratorType: TPU-V6E, acceleratorType: v6e-16, hostsPerSlice: 4,
       chipsPerHost: 4, devicesPerChip: 1, hbmGiBPerChip: 31.25, peakTflopsPerChip: 918, emulated: false}

@@ -20,6 +20,7 @@ COMPUTED = frozenset(
         "base_output_directory",
         "compile_topology",
         "compile_topology_num_slices",
+        "compiled_trainstep_file",
         "hardware",
         "jax_cache_dir",
         "num_slices",

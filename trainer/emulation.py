@@ -17,6 +17,10 @@ _BYTES_PER_PARAMETER = 24
 """float32 weights, two Adam moments and gradients, and as much again for the update's temporaries on CPU."""
 
 
+NO_SAVED_STEP = "a saved step is a program for TPUs, and these slices are emulated"
+"""Why `saved_trainstep` loads none."""
+
+
 def worker_environment(run: Run) -> dict[str, str]:
     """Environment of a worker whose devices are CPU devices and whose network is gloo."""
     return {

@@ -124,6 +124,7 @@ class Run(_Section):
     steps: int = Field(ge=1)
     output_directory: str
     compile_cache_directory: str
+    compiled_trainsteps_directory: str
     versions: Versions
     tpu: Tpu
     slices: Slices

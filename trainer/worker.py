@@ -7,6 +7,7 @@ import arguments
 import checkpoints
 import data_iterator
 import emulation
+import saved_trainstep
 from progress import Reporter, listen
 from run import Run
 from watchdog import Watchdog
@@ -61,6 +62,10 @@ def _run_maxtext(run: Run, slices: int, words: "_LastWords") -> None:
     argv = arguments.argv(run, slices, arguments.base_config())
     if run.tpu.emulated:
         argv += [f"{key}={value}" for key, value in emulation.install(slices).items()]
+    saved = saved_trainstep.choose(run, slices)
+    if saved:
+        saved_trainstep.install()
+        argv.append(f"compiled_trainstep_file={saved}")
     absl_logging.get_absl_logger().addHandler(words)
     try:
         pre_train.main(argv)

@@ -82,7 +82,7 @@ def test_the_run_is_named_after_the_release_and_never_after_the_time():
 def test_file_patterns_are_below_the_mount_unless_absolute_or_of_a_scheme():
     values = {
         "storage": {"mountPath": "/mnt/"},
-        "job": {"outputFolder": "team/runs"},
+        "job": {"outputFolder": "team/runs", "compiledTrainsteps": "steps"},
         "data": {
             "kind": "grain",
             "trainFiles": "text/a-*,0.3; /other/b,0.7;gs://bucket/c",
@@ -93,6 +93,7 @@ def test_file_patterns_are_below_the_mount_unless_absolute_or_of_a_scheme():
     run = template(values=values).run
     assert run["outputDirectory"] == "/mnt/team/runs"
     assert run["compileCacheDirectory"] == "/mnt/team/runs/.compile-cache"
+    assert run["compiledTrainstepsDirectory"] == "/mnt/steps"
     assert run["data"]["trainFiles"] == "/mnt/text/a-*,0.3;/other/b,0.7;gs://bucket/c"
     assert run["data"]["evalFiles"] == "/mnt/text/eval"
     assert run["data"]["tokenizer"]["path"] == "/mnt/text/tokenizer"
@@ -101,6 +102,17 @@ def test_file_patterns_are_below_the_mount_unless_absolute_or_of_a_scheme():
     )
     assert hub.run["data"]["tokenizer"]["path"] == "hf://a/b"
     assert hub.run["data"]["hf"]["trainFiles"] == "/data/x"
+
+
+def test_compiled_steps_may_lie_on_any_mount_of_the_workers_and_anywhere_in_emulation():
+    def folder(path: str, **values: object) -> object:
+        return template(values={"job": {"compiledTrainsteps": path}, **values}).run["compiledTrainstepsDirectory"]
+
+    assert folder("/data") == "/data"
+    assert folder("/sets/x", storage={"dataMounts": {"a": {"bucket": "b", "mountPath": "/sets"}}}) == "/sets/x"
+    volume = {"volumes": {"v": {"emptyDir": {}}}, "volumeMounts": {"/v/": {"name": "v"}}}
+    assert folder("/v/x/", worker=volume) == "/v/x"
+    assert folder("/anywhere", tpu={"emulated": True}) == "/anywhere"
 
 
 @pytest.mark.parametrize("number", [1, -1, 122880, 1000000, 20000000000, 0.5, 3e-05, 1e-8, 2.5e-07, 1e30, True])

@@ -13,6 +13,8 @@
 - ranks.py
 - places.py
 - worker.py
+- saved_trainstep.py
+- trainstep_manifest.py
 - data_iterator.py
 - watchdog.py
 - progress.py
@@ -55,6 +57,7 @@ run.yaml: |
   "steps" $v.job.steps
   "outputDirectory" $output
   "compileCacheDirectory" (ternary (printf "%s/.compile-cache" $output) "" $v.job.compileCache)
+  "compiledTrainstepsDirectory" (include "maxtext-multislice.compiledTrainsteps" .)
   "versions" (dict "chart" .Chart.Version "ray" $v.rayVersion "maxtext" $v.maxtextVersion)
   "tpu" (dict "type" $v.tpu.type "topology" $v.tpu.topology "rayAcceleratorType" $tpu.rayAcceleratorType
           "acceleratorType" $tpu.acceleratorType "hostsPerSlice" $tpu.hosts "chipsPerHost" $tpu.chipsPerHost
@@ -76,6 +79,13 @@ run.yaml: |
 -}}
 {{- /* Go writes 3e-05, which YAML 1.1 (PyYAML) reads as text: it wants a point. */ -}}
 {{- regexReplaceAll "(?m)((?:: |- )-?[0-9]+)(e[-+][0-9]+)$" (toYaml $run) "${1}.0${2}" -}}
+{{- end -}}
+
+{{/* The folder as the workers see it; empty without one. */}}
+{{- define "maxtext-multislice.compiledTrainsteps" -}}
+{{- with .Values.job.compiledTrainsteps -}}
+{{- include "maxtext-multislice.below" (list $.Values.storage.mountPath .) | trimSuffix "/" -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Without DRANET a pod has no devices of its own to name, and libtpu takes the interface that there is. */}}

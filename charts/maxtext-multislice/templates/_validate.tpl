@@ -14,6 +14,7 @@
 - runName
 - storage
 - outputFolder
+- compiledTrainsteps
 - networkDevices
 - kuberayVersion
 - auth

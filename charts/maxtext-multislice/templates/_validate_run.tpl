@@ -17,6 +17,34 @@
 {{- end -}}
 {{- end -}}
 
+{{/* A folder that no worker has would be told in a line of the log alone, with the slices already paid for. An emulated run
+     loads no step, and `driver local` mounts the storage elsewhere. */}}
+{{- define "maxtext-multislice.rule.compiledTrainsteps" -}}
+{{- $given := .Values.job.compiledTrainsteps -}}
+{{- if and $given (not .Values.tpu.emulated) -}}
+{{- $folder := include "maxtext-multislice.compiledTrainsteps" .root -}}
+{{- $mounts := list .Values.storage.mountPath -}}
+{{- range $name, $mount := include "maxtext-multislice.withoutNulls" .Values.storage.dataMounts | fromYaml -}}
+{{- $mounts = append $mounts $mount.mountPath -}}
+{{- end -}}
+{{- range $path, $mount := include "maxtext-multislice.withoutNulls" .Values.worker.volumeMounts | fromYaml -}}
+{{- $mounts = append $mounts $path -}}
+{{- end -}}
+{{- $within := false -}}
+{{- range $mounts -}}
+{{- $within = or $within (hasPrefix (printf "%s/" (trimSuffix "/" .)) (printf "%s/" $folder)) -}}
+{{- end -}}
+{{- if or (contains "://" $given) (has ".." (splitList "/" $given)) (not $within) -}}
+{{- list . "compiledTrainsteps" (printf "job.compiledTrainsteps is %s. It is a folder that the workers have mounted, without a scheme or a `..`: set it to a path below one of %s, or, without a leading `/`, below storage.mountPath."
+      $given (join ", " $mounts)) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- if .Values.data.evalEverySteps -}}
+{{- list . "compiledTrainsteps" (printf "job.compiledTrainsteps is %s and data.evalEverySteps is %d. MaxText cannot evaluate beside a step that it loaded, so none would be: set data.evalEverySteps=0, or job.compiledTrainsteps to nothing."
+      $given (int .Values.data.evalEverySteps)) | include "maxtext-multislice.problem" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* MaxText arguments that the trainer computes, and the value to set in their place: COMPUTED of trainer/arguments.py and
      OWNED of trainer/data_arguments.py. */}}
 {{- define "maxtext-multislice.computedArguments" -}}
@@ -26,6 +54,7 @@ steps: job.steps
 num_slices: tpu.slices
 hardware: tpu.type and tpu.emulated
 jax_cache_dir: job.compileCache
+compiled_trainstep_file: job.compiledTrainsteps
 skip_jax_distributed_system: ""
 compile_topology: tpu.type and tpu.topology
 compile_topology_num_slices: tpu.slices
