@@ -10,6 +10,7 @@ import click
 from driver import followed, kube_options, output
 from driver.completion import release_argument
 from driver.kube_options import kube_options as with_cluster
+from driver.memory_check import check_memory, no_plan_option, refuse_without_install
 from driver.values_options import given, values_options
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _START_SECONDS = 1800
     help="Starts the run again, from its last checkpoint (raises job.attempt). Without values it takes the release's; "
     "values replace those (helm get values RELEASE -o yaml > FILE has them for -f FILE).",
 )
+@no_plan_option
 @with_cluster
 @output.output_option
 def command(
@@ -45,8 +47,11 @@ def command(
     dry_run: bool,
     as_diff: bool,
     rerun: bool,
+    no_plan: bool,
 ) -> int:
     """Installs or changes a release: checks what would fail later, lets Helm upgrade --install, and follows the run.
+
+    Where the TPU compiler is installed (driver plan --install), a run that does not fit into the chips' HBM is refused.
 
     Values are those that Helm makes of the same arguments. Other training values start a new run on the same cluster,
     the same values none. The exit code is 0 when the run has succeeded and its last checkpoint exists. Ctrl-C ends the
@@ -61,6 +66,8 @@ def command(
         raise click.UsageError("--dry-run and --diff are two answers to one question: give one of them.")
     if detach and (dry_run or as_diff):
         raise click.UsageError("--detach is for an install; --dry-run and --diff follow nothing.")
+    if dry_run or as_diff:
+        refuse_without_install(no_plan, "--dry-run" if dry_run else "--diff")
     # kubernetes and pyhelm3 take a second to import, which --help should not.
     from driver.kube import installing
 
@@ -82,6 +89,8 @@ def command(
     with console.status("Checking the cluster"):
         findings = installing.check(connection, planned)
     followed.tell_findings(findings)
+    if planned.starts_a_run and not no_plan:  # a rerun too: its values may be of before the check
+        check_memory(planned.rendering.run)
     with console.status(f"Installing {release}") as status:
         revision = installing.carry_out(connection, planned, lambda doing: status.update(doing.capitalize()))
     console.print(f"Release {release} is installed (revision {revision.number}). {_effect(planned)}", markup=False)

@@ -11,6 +11,7 @@ from driver import followed, gcp_options, output
 from driver.completion import release_argument
 from driver.errors import USAGE, DriverError
 from driver.gcp_options import site_options
+from driver.memory_check import check_memory, no_plan_option, refuse_without_install
 from driver.values import release_name
 from driver.values_options import given, values_options
 
@@ -32,6 +33,7 @@ _START_SECONDS = 3600
 @click.option("--detach", is_flag=True, help="Returns after the install.")
 @followed.start_timeout_option(_START_SECONDS)
 @click.option("--yes", is_flag=True, help="Does not ask.")
+@no_plan_option
 @site_options
 @output.output_option
 def command(
@@ -44,6 +46,7 @@ def command(
     detach: bool,
     start_timeout: int,
     yes: bool,
+    no_plan: bool,
 ) -> int:
     """Preflight, bootstrap and install in one: makes what is missing of a site, and trains on it.
 
@@ -55,6 +58,8 @@ def command(
     driver up -c site.yaml -f llama3-8b
     driver up -c site.yaml -f llama3-8b -f team.yaml --set job.steps=200
     """
+    if dry_run:
+        refuse_without_install(no_plan, "--dry-run")
     if not files:
         raise DriverError(
             "No values were given.", rule="A run is a profile and what changes it.", fix="-f llama3-8b", exit_code=USAGE
@@ -75,6 +80,8 @@ def command(
     if dry_run:
         _tell_plan(wanted, plan, run)
         return 0
+    if not no_plan:
+        check_memory(run)
     _ask(wanted, plan, run, yes)
     # What the plan removes stood in the question.
     result = bootstrap.carry_out(plan, site, path, connection, output.stderr(), lambda _: None, skip_preflight=complete)

@@ -9,6 +9,7 @@ import pytest
 
 from driver.gcp import retrying, waiting
 from driver.gcp.cloud import Cloud
+from driver.plan import environment
 from tests.gcp.clients import PROJECT, Clients
 from tests.gcp.commands import POLL_SECONDS, Desk
 from tests.gcp.google import Google
@@ -36,6 +37,12 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver looks again after moments, as the stand-in takes no minutes."""
     monkeypatch.setattr(waiting, "POLL_SECONDS", POLL_SECONDS)
     monkeypatch.setattr(retrying, "FIRST_PAUSE_SECONDS", POLL_SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def _no_tpu_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The developer may have it: `driver up` would then compile for seconds."""
+    monkeypatch.setattr(environment, "is_installed", lambda: False)
 
 
 @pytest.fixture

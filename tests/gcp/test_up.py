@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from driver import cli
+from driver.errors import USAGE, DriverError
+from driver.plan import before_install
 from tests.gcp.sites import content
 
 
@@ -87,3 +89,20 @@ def test_without_values_it_says_what_to_give(run):
 
 
 # A site that is made and a run on it, end to end, need a cluster that runs pods: tests/cluster/test_up.py.
+
+
+def test_a_run_that_does_not_fit_ends_it_before_it_asks(run, google, monkeypatch):
+    def check(checked, watch):
+        raise DriverError("On 2 slices the run needs 50 GiB.", exit_code=USAGE)
+
+    monkeypatch.setattr(before_install, "check", check)
+    code, _, err = run("-f", "llama3-8b", "--yes")
+    assert code == 2
+    assert "On 2 slices the run needs 50 GiB." in err
+    assert google.mutating_calls == []
+
+
+def test_a_dry_run_checks_no_memory_and_takes_no_option_against_it(run):
+    code, _, err = run("-f", "llama3-8b", "--dry-run", "--no-plan")
+    assert code == 2
+    assert "--dry-run checks no memory" in err

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from driver.kube.connection import Connection
+from driver.plan import environment
 from tests.kube import manifests
 from tests.kube.server.api import Api, write_kubeconfig
 
@@ -18,6 +19,12 @@ def api() -> Iterator[Api]:
     yield made
     made.stop()
     assert made.defects == []
+
+
+@pytest.fixture(autouse=True)
+def no_tpu_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The developer may have it: an install of a test would then compile for seconds."""
+    monkeypatch.setattr(environment, "is_installed", lambda: False)
 
 
 @pytest.fixture
