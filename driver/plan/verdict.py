@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 type Value = bool | int | float | str | None
 
-MARGIN = 0.01
-"""Part of the HBM that the early report may be wrong by. What is nearer to the limit counts as not fitting until the
-whole compilation has accepted it: nothing may be called fitting that the compiler then rejects."""
+MARGIN = 0.02
+"""Part of the HBM that the report may lack. It holds the program's data to some 0.1%, and not its code: 0.12 GiB of
+Llama 3 8B, 0.32 of 70B, 0.43 of Gemma 3 12B on v6e. What is nearer to the limit counts as not fitting until the whole
+compilation has accepted it."""
 
 UNSCANNED_MARGIN = 0.05
 """The same with `scan_layers: false`. The program's own code is in HBM beside what the report counts: that of one layer

@@ -95,3 +95,10 @@ def test_equal_changes_in_another_order_are_the_same_case():
 def test_the_kinds_of_memory_are_in_the_data():
     answer = Answer(Case(2), Memory(22, {"weights": 2, "the rest": 20}))
     assert judge(RUN, answer, WORK).as_data()["hbmGiB"]["kinds"] == {"weights": 2, "the rest": 20}
+
+
+def test_within_two_percent_of_the_limit_only_the_whole_compilation_tells():
+    judged = {gib: judge(RUN, Answer(Case(2), memory(gib)), Work(1)) for gib in (30.6, 30.7, 31.8, 31.9)}
+    assert [judged[gib].fits for gib in judged] == [True, False, False, False]
+    assert [judged[gib].close for gib in judged] == [False, True, True, False]
+    assert judge(RUN, Answer(Case(2), memory(30.7), accepted=True), Work(1)).fits
