@@ -4,20 +4,15 @@ import fcntl
 import hashlib
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import uv
-
-from driver import resources
+from driver import locked_environment, resources
 from driver.errors import USAGE, DriverError
 from driver.local.machine import DIES_WITH_PARENT, environment
-from driver.output import stderr
 
 LOCK = "requirements-local.txt"
-_PYTHON = (3, 12)  # the lock is for this one
 
 
 def trainer_python(given: Path | None = None) -> Path:
@@ -43,7 +38,8 @@ def trainer_python(given: Path | None = None) -> Path:
     with (folder / "lock").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         if not complete.exists():
-            _install(lock, folder / "venv")
+            fix = "name an environment that has Ray and MaxText with --trainer-python"
+            locked_environment.install(lock, folder / "venv", "the trainer's environment, 1.4 GB", fix)
             complete.touch()
     return folder / "venv" / "bin" / "python"
 
@@ -74,36 +70,6 @@ def check(python: Path, work: Path) -> Mapping[str, Any]:
     if told:
         raise DriverError(message.strip(), exit_code=USAGE)
     raise DriverError(f"The trainer could not check the run: {_last_line(result.stderr)}")
-
-
-def _install(lock: Path, venv: Path) -> None:
-    packages = sum("==" in line for line in lock.read_text().splitlines() if line[:1].isalnum())
-    python = sys.executable if sys.version_info[:2] == _PYTHON else ".".join(map(str, _PYTHON))
-    console = stderr()
-    console.print(
-        f"Installing the trainer's environment, once: {packages} packages, 1.4 GB, into {venv}", soft_wrap=True
-    )
-    with console.status("uv") as status:
-        for step in (
-            ["venv", "--clear", "--no-project", "--python", python, str(venv)],
-            # Compiled now, or a dozen processes compile the same modules at once when the first run starts.
-            ["pip", "install", "--compile-bytecode", "--python", str(venv / "bin" / "python"), "-r", str(lock)],
-        ):
-            said = ""
-            command = [*DIES_WITH_PARENT, uv.find_uv_bin(), *step]
-            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-                for line in process.stderr or ():
-                    said += line
-                    if line.startswith("Installed"):
-                        status.update("Compiling what was installed")
-                    elif line.strip() and not line.startswith(" +"):
-                        status.update(line.strip())
-            if process.returncode != 0:
-                raise DriverError(
-                    f"uv could not install {lock}:\n{said.strip()}",
-                    rule="It needs Python 3.12 and a package index.",
-                    fix="mend what uv names; or name an environment that has Ray and MaxText with --trainer-python",
-                )
 
 
 def _run(command: list[str], python: Path, folder: Path | None = None) -> subprocess.CompletedProcess[str]:

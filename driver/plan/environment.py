@@ -10,14 +10,11 @@ import json
 import platform
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import uv
-
-from driver import resources
+from driver import locked_environment, resources
 from driver.errors import USAGE, DriverError
 from driver.local.machine import DIES_WITH_PARENT, environment
 from driver.output import stderr
@@ -29,7 +26,6 @@ CONTAINER = (
 )
 """From a checkout, on a machine whose containers may be of another platform than its own."""
 
-_PYTHON = (3, 12)  # the lock is for this one
 _PACKAGES = ("maxtext", "jax", "jaxlib", "libtpu", "flax")  # trainstep_manifest.PACKAGES
 
 # By the installer's own list (RECORD), whose sizes tell a file that was cut off. Longer ones are let be: some add their
@@ -186,7 +182,9 @@ def _alone() -> Iterator[None]:
 def _make() -> None:
     complete = _folder() / "complete"
     complete.unlink(missing_ok=True)
-    _install(resources.trainer_dir() / LOCK, _folder() / "venv")
+    fix = "name an environment that has MaxText and libtpu with --compiler-python"
+    lock = resources.trainer_dir() / LOCK
+    locked_environment.install(lock, _folder() / "venv", "the TPU compiler's environment", fix)
     complete.touch()
 
 
@@ -202,31 +200,3 @@ def _ask(python: Path, code: str) -> str:
             exit_code=USAGE,
         )
     return result.stdout
-
-
-def _install(lock: Path, venv: Path) -> None:
-    packages = sum("==" in line for line in lock.read_text().splitlines() if line[:1].isalnum())
-    python = sys.executable if sys.version_info[:2] == _PYTHON else ".".join(map(str, _PYTHON))
-    console = stderr()
-    console.print(f"Installing the TPU compiler's environment, once: {packages} packages, into {venv}", soft_wrap=True)
-    with console.status("uv") as status:
-        for step in (
-            ["venv", "--clear", "--no-project", "--python", python, str(venv)],
-            # Compiled now, or as many processes as there are cores compile the same modules at the first start.
-            ["pip", "install", "--compile-bytecode", "--python", str(venv / "bin" / "python"), "-r", str(lock)],
-        ):
-            said = ""
-            command = [*DIES_WITH_PARENT, uv.find_uv_bin(), *step]
-            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-                for line in process.stderr or ():
-                    said += line
-                    if line.startswith("Installed"):
-                        status.update("Compiling what was installed")
-                    elif line.strip() and not line.startswith(" +"):
-                        status.update(line.strip())
-            if process.returncode != 0:
-                raise DriverError(
-                    f"uv could not install {lock}:\n{said.strip()}",
-                    rule="It needs Python 3.12, a package index and room on the disk.",
-                    fix="mend what uv names; or name an environment that has MaxText and libtpu with --compiler-python",
-                )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from driver import resources
+from driver import locked_environment, resources
 from driver.errors import DriverError
 from driver.plan import environment
 from tests.run_files import content
@@ -33,11 +33,13 @@ def test_it_is_not_installed_before_it_was(tmp_path, monkeypatch):
 
 def test_an_installation_that_failed_is_begun_again(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(environment, "_install", lambda lock, venv: (_ for _ in ()).throw(DriverError("no network")))
+    monkeypatch.setattr(
+        locked_environment, "install", lambda lock, venv, name, fix: (_ for _ in ()).throw(DriverError("no network"))
+    )
     with pytest.raises(DriverError, match="no network"):
         environment.compiler_python()
     assert not environment.is_installed()
-    monkeypatch.setattr(environment, "_install", lambda lock, venv: None)
+    monkeypatch.setattr(locked_environment, "install", lambda lock, venv, name, fix: None)
     python = environment.compiler_python()
     assert environment.is_installed()
     assert python.is_relative_to(tmp_path)
@@ -96,7 +98,7 @@ def damaged(how: str, site_packages: Path) -> None:
 @pytest.mark.parametrize("how", ["missing", "cut off", "another version", "no package", "no Python"])
 def test_an_environment_that_is_damaged_is_set_up_anew(how, installed, monkeypatch, capsys):
     made: list[Path] = []
-    monkeypatch.setattr(environment, "_install", lambda lock, venv: made.append(venv))
+    monkeypatch.setattr(locked_environment, "install", lambda lock, venv, name, fix: made.append(venv))
     assert environment.install() is False
     damaged(how, installed)
     assert environment.install() is True

@@ -191,3 +191,24 @@ def test_a_kernel_without_an_estimate_takes_its_bytes_and_is_told():
     step = predict(KERNEL.replace("COST", ""))
     assert step.seconds == pytest.approx(1e-3, rel=0.01)
     assert step.unknown == ("The kernel k has no estimate: it takes what HBM takes for its operands in this.",)
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "  %s = s8[819000000]{0} slice(%big), slice={[0:819000000]}",
+        "  %u = s8[999999999]{0} dynamic-update-slice(%big, %part, %at)",
+        "  %b = s8[1638000000]{0} broadcast(%at), dimensions={}",
+        "  %c = s8[819000000]{0} copy(%part)",
+        "  %v = s8[1638000000]{0:S(1)} copy(%whole)",
+    ],
+    ids=["slice", "update", "broadcast", "copy", "into VMEM"],
+)
+def test_what_is_not_estimated_takes_hbm_for_the_bytes_that_it_moves(instruction):
+    operands = [
+        "  %big = s8[999999999]{0} parameter(0)",
+        "  %part = s8[819000000]{0} parameter(1)",
+        "  %at = s32[] parameter(2)",
+        "  %whole = s8[1638000000]{0} parameter(3)",
+    ]
+    assert predict(*operands, instruction).spent.compute == pytest.approx(1638e6 / V6E.hbm_bandwidth, rel=1e-6)
