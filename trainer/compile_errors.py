@@ -1,15 +1,14 @@
 """What MaxText, JAX and libtpu say when they cannot compile, told apart by kind.
 
-The kinds are those of the protocol in compile_server. `memory` is an answer and not an error: the program does not fit
-into the chip's HBM. What the words are is libtpu 0.0.46's, jax 0.11.1's and MaxText 0.2.5's; each pattern is a test.
+The kinds are argument, sharding, batch, topology, flag, memory, killed, disk and other. `memory` is an answer and not
+an error: the program does not fit into the chip's HBM. What the words are is libtpu 0.0.46's, jax 0.11.1's and MaxText
+0.2.5's; each pattern is a test.
 """
 
 import re
 import signal
 from collections.abc import Iterator
 from typing import Any
-
-KINDS = ("argument", "sharding", "batch", "topology", "flag", "memory", "killed", "disk", "other")
 
 _SHARDING = re.compile(r"NamedSharding\(mesh=Mesh\(.*?\)\), spec=(P\(.*?\)), memory_kind=\w+\)")
 """JAX names all axes of the mesh wherever it names a sharding."""

@@ -12,7 +12,6 @@ A request, all keys there:
     slices    how many
     topology  the slice as MaxText's compile_topology names it: v6e-16
     changes   MaxText arguments beside those of the run; null removes one
-    flags     libtpu's flags in place of the run's, or null
     until     "memory": ends as soon as the memory report is complete, seconds in; "executable": minutes
     dump      folder for what the compiler writes, empty or not there yet; no white space in its path
     save      file for the executable, or null; only with "executable"
@@ -57,7 +56,7 @@ them before the report, within milliseconds."""
 _LOOK_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
 _LOG_TAIL = 64 * 1024
-_KEYS = frozenset({"id", "run", "slices", "topology", "changes", "flags", "until", "dump", "save"})
+_KEYS = frozenset({"id", "run", "slices", "topology", "changes", "until", "dump", "save"})
 
 
 class Requests:

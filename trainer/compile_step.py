@@ -84,12 +84,11 @@ def compile_step(request: Mapping[str, Any], tell: Tell) -> None:
 
 
 def changed(run: Run, request: Mapping[str, Any]) -> Run:
-    """The run with the request's changes and flags, on chips even where its profile emulates them. A change to null
-    removes the argument, as in Helm."""
+    """The run with the request's changes, on chips even where its profile emulates them. A change to null removes the
+    argument, as in Helm."""
     maxtext = {k: v for k, v in {**run.maxtext, **request["changes"]}.items() if v is not None}
-    flags = run.libtpu_flags if request["flags"] is None else request["flags"]
     tpu = run.tpu.model_copy(update={"emulated": False})
-    return run.model_copy(update={"maxtext": maxtext, "libtpu_flags": dict(flags), "tpu": tpu})
+    return run.model_copy(update={"maxtext": maxtext, "tpu": tpu})
 
 
 def _own_arguments(request: Mapping[str, Any]) -> list[str]:
@@ -147,27 +146,16 @@ def _set_jax(env: Mapping[str, str]) -> None:
 def _facts(config: Any, state: Any) -> dict[str, Any]:
     """What MaxText says of the configuration before it is compiled.
 
-    tflopsPerDevice, tokensPerDevice: of one step; MaxText's own count. parameters: numbers in the model's weights.
-    weightsBytes, optimizerBytes: on one device, in HBM, as sharded. hostBytes: of both, in the host's memory.
-    checkpointBytes: all of the state, once.
+    tflopsPerDevice, tokensPerDevice: of one step; MaxText's own count. checkpointBytes: all of the state, once.
     """
     import jax
     from maxtext.utils import maxtext_utils
 
-    sizes = {"weightsBytes": 0, "optimizerBytes": 0, "hostBytes": 0, "parameters": 0, "checkpointBytes": 0}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        in_model = _name(path[0]) == "model"
-        number, width = math.prod(leaf.shape), leaf.dtype.itemsize
-        shape = leaf.sharding.shard_shape(leaf.shape) if leaf.sharding is not None else leaf.shape
-        on_host = getattr(leaf.sharding, "memory_kind", None) == "pinned_host"
-        place = "hostBytes" if on_host else "weightsBytes" if in_model else "optimizerBytes"
-        sizes[place] += math.prod(shape) * width
-        sizes["checkpointBytes"] += number * width
-        if in_model and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
-            sizes["parameters"] += number
+    checkpoint = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree_util.tree_leaves(state))
     total, _, _ = maxtext_utils.calculate_tflops_training_per_device(config, log=False)
     tokens = config.global_batch_size_to_train_on * config.max_target_length
-    return {"tflopsPerDevice": float(total), "tokensPerDevice": tokens / config.num_target_devices, **sizes}
+    per_device = tokens / config.num_target_devices
+    return {"tflopsPerDevice": float(total), "tokensPerDevice": per_device, "checkpointBytes": checkpoint}
 
 
 def _compiled_facts(compiled: Any) -> dict[str, Any]:
@@ -214,7 +202,3 @@ def hbm_temporaries(serialized: bytes, temp: int) -> int | None:
 
 def _number(varint: bytes) -> int:
     return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(varint))
-
-
-def _name(key: Any) -> str:
-    return str(getattr(key, "key", getattr(key, "name", key)))

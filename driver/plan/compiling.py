@@ -109,8 +109,7 @@ class CachedCompiler:
         return configuration.key(self._keyed_by)
 
     def _configuration(self, case: Case) -> Configuration:
-        flags = None if case.flags is None else dict(case.flags)
-        return Configuration(self._run, case.slices, dict(case.changes), flags)
+        return Configuration(self._run, case.slices, dict(case.changes))
 
 
 class DumpPredictor:

@@ -137,7 +137,7 @@ def _flag(run: Mapping[str, Any], case: Case, said: str) -> tuple[str, str]:
     if value:
         return rule, f"--set job.libtpuFlags.{value[2]}=null, or a value that it takes"
     if "Continuation fusion" in said:
-        if case.libtpu_flags(run).get(_FUSED_GATHER):
+        if run["libtpuFlags"].get(_FUSED_GATHER):
             # libtpu 0.0.46, 0.0.50.1 and 0.0.52; the upstream tutorial has both flags.
             rule = f"{_FUSED_GATHER} and xla_enable_async_all_gather exclude each other."
             return rule, f"--set job.libtpuFlags.{_FUSED_GATHER}=null"

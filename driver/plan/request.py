@@ -38,23 +38,17 @@ class Configuration:
     run: the content of run.yaml.
     slices: how many of them; each between the run's slices.min and slices.max for an elastic run.
     changes: MaxText arguments that replace the run's; None removes one.
-    flags: libtpu's flags in place of the run's; None leaves the run's.
     """
 
     run: Mapping[str, Any]
     slices: int
     changes: Mapping[str, Any] = field(default_factory=dict)
-    flags: Mapping[str, Any] | None = None
 
     @property
     def maxtext(self) -> dict[str, Any]:
         """The run's MaxText arguments with the changes; without those that the trainer computes."""
         told = {**self.run["maxtext"], **self.changes}
         return {key: value for key, value in told.items() if value is not None}
-
-    @property
-    def libtpu_flags(self) -> Mapping[str, Any]:
-        return self.run["libtpuFlags"] if self.flags is None else self.flags
 
     @cached_property
     def slice(self) -> tpu.Slice:
@@ -83,7 +77,7 @@ class Configuration:
             "topology": self.topology,
             "slices": self.slices,
             "maxtext": {key: value for key, value in self.maxtext.items() if key not in _SHAPES_NOTHING},
-            "libtpuFlags": dict(self.libtpu_flags),
+            "libtpuFlags": dict(run["libtpuFlags"]),
             "env": {name: value for name, value in run["env"].items() if name.startswith(_ENVIRONMENT)},
             "data": {key: run["data"][key] for key in _DATA},
             # Fewer slices accumulate the batch of all of them.
@@ -103,7 +97,6 @@ class Configuration:
             "slices": self.slices,
             "topology": self.topology,
             "changes": dict(self.changes),
-            "flags": None if self.flags is None else dict(self.flags),
             "until": until,
             "dump": str(dump),
             "save": None if save is None else str(save),

@@ -64,7 +64,7 @@ class Answer:
     """What became known of a job.
 
     seconds: since its server took it up. report: the memory report, from `memory` on. facts: from `memory` on, what
-    MaxText says of the configuration (trainer/compile_step.py): tflopsPerDevice, weightsBytes, ...
+    MaxText says of the configuration (trainer/compile_step.py): tflopsPerDevice, checkpointBytes, ...
     """
 
     job: Job

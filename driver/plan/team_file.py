@@ -33,18 +33,12 @@ _SET = re.compile(r"(?:^|(?<!\\),)\s*job\.maxtext\.(\w+)=")
 
 def text(run: Mapping[str, Any], verdict: Verdict) -> str:
     """The file's content: what differs from the given values, below lines that say what it is."""
-    return _header(run, verdict) + yaml.safe_dump(content(run, verdict.case), sort_keys=False, width=120)
+    return _header(run, verdict) + yaml.safe_dump(content(verdict.case), sort_keys=False, width=120)
 
 
-def content(run: Mapping[str, Any], case: Case) -> dict[str, Any]:
+def content(case: Case) -> dict[str, Any]:
     """The values. A null takes an argument away, as Helm has it."""
-    job: dict[str, Any] = {}
-    if case.changes:
-        job["maxtext"] = dict(case.changes)
-    if case.flags is not None:
-        # Maps merge: a flag that is not wanted any more is taken away by name.
-        job["libtpuFlags"] = {**dict.fromkeys(run["libtpuFlags"]), **dict(case.flags)}
-    return {"job": job} if job else {}
+    return {"job": {"maxtext": dict(case.changes)}} if case.changes else {}
 
 
 def refuse_fixed(values: Values) -> None:
@@ -69,7 +63,7 @@ def check(values: Values, release: str, run: Mapping[str, Any], case: Case, writ
         file = Path(folder) / "team.yaml"
         file.write_text(written)
         rendered = render(replace(values, files=(*values.files, file)), release).run
-    wanted = {"maxtext": case.arguments(run), "libtpuFlags": case.libtpu_flags(run)}
+    wanted = {"maxtext": case.arguments(run), "libtpuFlags": run["libtpuFlags"]}
     for section, expected in wanted.items():
         got = rendered[section]
         wrong = sorted(key for key in expected.keys() | got.keys() if expected.get(key) != got.get(key))

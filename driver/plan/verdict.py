@@ -26,14 +26,10 @@ _HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Case:
-    """The run on a number of slices, with some of MaxText's arguments changed (None removes one, as Helm's null does).
-
-    flags: the whole set of libtpu's flags, or None for the run's own.
-    """
+    """The run on a number of slices, with some of MaxText's arguments changed; None removes one, as Helm's null."""
 
     slices: int
     changes: tuple[tuple[str, Value], ...] = ()
-    flags: tuple[tuple[str, Value], ...] | None = None
 
     @classmethod
     def of(cls, slices: int, changes: Mapping[str, Value] | None = None) -> "Case":
@@ -42,14 +38,11 @@ class Case:
 
     def on(self, slices: int) -> "Case":
         """The same arguments on another number of slices."""
-        return Case(slices, self.changes, self.flags)
+        return Case(slices, self.changes)
 
     def arguments(self, run: Mapping[str, Any]) -> dict[str, Any]:
         """`job.maxtext` with the changes in it, before the trainer adds what it computes."""
         return {key: value for key, value in {**run["maxtext"], **dict(self.changes)}.items() if value is not None}
-
-    def libtpu_flags(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(run["libtpuFlags"] if self.flags is None else self.flags)
 
 
 @dataclass(frozen=True)
@@ -200,7 +193,6 @@ class Verdict:
         return {
             "slices": self.case.slices,
             "changes": dict(self.case.changes),
-            "flags": None if self.case.flags is None else dict(self.case.flags),
             "fits": self.fits,
             "tooCloseToTell": self.close,
             "refused": None if self.refusal is None else {"kind": self.refusal.kind, "said": self.refusal.said},

@@ -15,8 +15,8 @@ FAKE_SERVER = Path(__file__).with_name("fake_server.py")
 def configuration():
     """A configuration of 2 x v6e-16, with changes: configuration(act="fail")."""
 
-    def make(slices: int = 2, flags: dict[str, Any] | None = None, **changes: Any) -> Configuration:
-        return Configuration(content(), slices, changes, flags)
+    def make(slices: int = 2, **changes: Any) -> Configuration:
+        return Configuration(content(), slices, changes)
 
     return make
 

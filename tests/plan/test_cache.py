@@ -140,7 +140,7 @@ def test_no_value_of_a_variable_is_kept(answered, cache, compiler):
     [
         {"changes": {"per_device_batch_size": 5}},
         {"slices": 1},
-        {"flags": {}},
+        {"run": content() | {"libtpuFlags": {}}},
         {"run": content(tpu={"topology": "4x8"})},
         {"run": content(env={"JAX_DEFAULT_MATMUL_PRECISION": "high"})},
     ],

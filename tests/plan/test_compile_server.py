@@ -35,7 +35,7 @@ class Server:
         self._count += 1
         request = {
             "id": str(self._count), "run": content(), "slices": 2, "topology": "v6e-16", "changes": {"act": act},
-            "flags": None, "until": until, "dump": str(self._folder / f"dump-{self._count}"), "save": None,
+            "until": until, "dump": str(self._folder / f"dump-{self._count}"), "save": None,
         }  # fmt: skip
         return request | more
 
@@ -315,13 +315,12 @@ def test_an_end_without_known_words_has_the_last_ones():
     assert error == {"kind": "other", "said": "SIGABRT: first second F0101 Check failed: a == b"}
 
 
-def test_changes_and_flags_replace_what_the_run_says_and_null_removes():
+def test_changes_replace_what_the_run_says_and_null_removes():
     run = Run.model_validate(content(tpu={"emulated": True}))
-    new = compile_step.changed(run, {"changes": {"scan_layers": None, "remat_policy": "full"}, "flags": {"xla_a": 1}})
+    new = compile_step.changed(run, {"changes": {"scan_layers": None, "remat_policy": "full"}})
     assert new.maxtext == {"model_name": "llama3-8b", "per_device_batch_size": 4, "remat_policy": "full"}
-    assert new.libtpu_flags == {"xla_a": 1}
+    assert new.libtpu_flags == run.libtpu_flags
     assert not new.tpu.emulated
-    assert compile_step.changed(run, {"changes": {}, "flags": None}).libtpu_flags == run.libtpu_flags
 
 
 def _raised(error: Exception, place: str) -> Exception:

@@ -60,13 +60,6 @@ def test_after_the_given_values_it_makes_the_winner(run, tmp_path):
     assert again["maxtext"] == case.arguments(run)
 
 
-def test_flags_are_the_whole_set(run):
-    flags = tuple(sorted({**run["libtpuFlags"], "xla_tpu_scoped_vmem_limit_kib": 98304}.items()))
-    case = Case(2, (), flags)
-    text = team_file.text(run, judge(run, Answer(case, memory(25)), Work(16384)))
-    team_file.check(VALUES, "demo", run, case, text)
-
-
 def test_a_set_that_would_win_over_the_file_is_refused(run):
     values = Values(VALUES.files, (*VALUES.sets, "job.maxtext.remat_policy=full"))
     case = Case.of(2, {"remat_policy": "minimal"})

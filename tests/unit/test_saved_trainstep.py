@@ -76,8 +76,8 @@ def test_another_name_attempt_and_folder_are_the_same_program(tmp_path):
 
 
 def test_what_a_plan_changed_must_be_in_the_values_of_the_run(tmp_path):
-    save(tmp_path, content(), changes={"remat_policy": "full", "scan_layers": None}, flags={"xla_tpu_a": True})
-    changed = content() | {"libtpuFlags": {"xla_tpu_a": True}}
+    save(tmp_path, content(), changes={"remat_policy": "full", "scan_layers": None})
+    changed = content()
     changed["maxtext"] = {"model_name": "llama3-8b", "per_device_batch_size": 4, "remat_policy": "full"}
     assert find(tmp_path, changed).refused == ""
     assert 'remat_policy is "full" there and not set here' in find(tmp_path, content()).refused
